@@ -16,6 +16,12 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def elapsed_s() -> float:
+    """Return monotonic seconds. On Linux they also count while the machine sleeps: sessions expire meanwhile."""
+    return time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
 
 
 def backoff_s(attempt: int, jitter: float) -> float:
@@ -31,7 +37,7 @@ def backoff_s(attempt: int, jitter: float) -> float:
 class Timing:
     """Clocks, jitter and sleep: monotonic seconds, seconds since the epoch, a number in [0, 1), a wait of seconds."""
 
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = elapsed_s
     now: Callable[[], float] = time.time
     jitter: Callable[[], float] = random.random
     sleep: Callable[[float], None] = time.sleep

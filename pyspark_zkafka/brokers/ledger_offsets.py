@@ -29,7 +29,7 @@ _idle: ClientPool[KafkaGroupOffsets] = ClientPool()
 _idle_admins: ClientPool[GroupAdmin] = ClientPool()
 # Groups are listed by every broker: one that has just died fails the listing, until the others drop it from their metadata.
 _LISTING_MS = 10_000
-_LOOK_S, _TIMEOUT_S = 1.0, 30.0
+_LOOK_S, _TIMEOUT_S = 3.0, 30.0
 _retry = Retry(12, 0.5, time.sleep)
 _widths: dict[tuple[str, str], tuple[int, ...]] = {}
 """The widths of the ledgers that this process has seen, by bootstrap servers and query: almost always one."""
@@ -90,7 +90,7 @@ class Ledger:
         return found
 
     def open_slots(self) -> list[int]:
-        """The slots with an entry in an incomplete transaction. Blocks for a second for each of them.
+        """The slots with an entry in an incomplete transaction. Blocks for three seconds for each of them.
 
         Raises BrokersUnavailable if the brokers do not answer.
         """

@@ -127,11 +127,14 @@ class ClientPool(Generic[C]):
             is_first, self._due_at = opened.idle_until < self._due_at, min(opened.idle_until, self._due_at)
         self._close(surplus)
         if is_first:
-            self._later(opened.keep.max_idle_s, self._close_old)
+            self._close_later(opened.idle_until, opened.keep.max_idle_s)
 
-    def _close_old(self) -> None:
+    def _close_later(self, due_at: float, delay_s: float) -> None:
+        self._later(delay_s, lambda: self._close_old(due_at))
+
+    def _close_old(self, planned_at: float) -> None:
         with self._lock:
-            now = self._clock()
+            now = max(self._clock(), planned_at)  # a timer is early if the wall clock was set forward
             old = [opened for opened in self._idle if opened.idle_until <= now]
             self._idle = [opened for opened in self._idle if opened.idle_until > now]
             due_at = self._due_at if self._due_at > now else math.inf  # another call follows
@@ -140,7 +143,7 @@ class ClientPool(Generic[C]):
             left_s = self._due_at - now
         self._close(old)
         if is_first:
-            self._later(left_s, self._close_old)
+            self._close_later(now + left_s, left_s)
 
     def _close(self, clients: list[_Opened[C]]) -> None:
         for opened in clients:

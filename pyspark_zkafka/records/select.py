@@ -34,6 +34,8 @@ P = TypeVar("P")
 _FETCH_SIZE = "max.partition.fetch.bytes"
 _MOST_FETCH_BYTES = 8 * 1024 * 1024
 _REFUSED_FOR_S = 600.0
+_CONSUMER_AGE_S = 600.0
+"""The maximum age of a kept consumer: a new one reads certificates of authorities again."""
 _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
@@ -53,7 +55,7 @@ def _is_native(connection: ConnectionOptions) -> bool:
 
 
 _clients: ClientPool[Any] = ClientPool()
-_CONSUMER, _PRODUCER = Keep(), Keep(max_age_s=_PRODUCER_AGE_S)
+_CONSUMER, _PRODUCER = Keep(max_age_s=_CONSUMER_AGE_S), Keep(max_age_s=_PRODUCER_AGE_S)
 # Kept for longer than others: the next micro-batch may begin a minute later, and a new producer costs more.
 _TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 # The times of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.

@@ -7,13 +7,14 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_FORGOTTEN, UNNAMED_WRITE
-from pyspark_zkafka.errors import BrokersUnavailable, OptionError
+from pyspark_zkafka.errors import BrokersUnavailable, OptionError, ZKafkaError
 from pyspark_zkafka.formats.encoding import row_encoder
 from pyspark_zkafka.model.exactly_once import (
     Abort,
@@ -240,7 +241,8 @@ class _SlotTask:
             case Commit(entry):
                 self._commit(producer, entry)
             case Abort():
-                producer.abort()
+                with suppress(ZKafkaError):  # the reason to abort is the error to report
+                    producer.abort()
         return None
 
     def _read_ledger(self) -> dict[int, Entry]:

@@ -149,7 +149,11 @@ class ZooKeeperConnection:
         """
         if self._kazoo is not None:
             raise ZOOKEEPER_ALREADY_OPEN("The ZooKeeper client is already open; create another one")
-        self._connect()
+        try:
+            self._connect()
+        except BaseException:  # Ctrl-C, too: kazoo's threads would otherwise run on
+            self.close()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -163,8 +167,12 @@ class ZooKeeperConnection:
             return
         self._handler.deadline, self._log.quiet = self._clock() + CLOSE_TIMEOUT_S / 2, True
         stopper = threading.Thread(target=_stop, args=(kazoo,), name="zookeeper-close", daemon=True)
-        stopper.start()
-        stopper.join(CLOSE_TIMEOUT_S)
+        try:
+            stopper.start()
+        except RuntimeError:  # at the interpreter's end, Python 3.12 starts no threads
+            _stop(kazoo)
+        else:
+            stopper.join(CLOSE_TIMEOUT_S)
 
     @property
     def session_id(self) -> int | None:
@@ -387,7 +395,6 @@ class ZooKeeperConnection:
             kazoo.exists_async("/").get(timeout=max(0.0, deadline - self._clock()))
         except errors.KAZOO_ERRORS as error:
             troubles, cause = self._log.troubles, self._cause(error)
-            self.close()
             raise errors.no_session(cause, self.config, troubles) from error
         self._handler.deadline, self._log.quiet = math.inf, False
 

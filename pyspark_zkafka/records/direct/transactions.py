@@ -167,7 +167,9 @@ class DirectTransactions(Transactions):
             message = AddPartitions(self._id, self._known_producer(), tuple(sorted(partitions)))
             try:
                 self._ask(self._coordinator, message, timeout_s)
-            except KafkaException:
+            except KafkaException as error:
+                if error.args[0].fatal():  # the coordinator cannot be used: repetitions would connect again and again
+                    self._failure = error.args[0]
                 return False
         self._is_known_to_brokers = True
         self._rows.register(partitions)

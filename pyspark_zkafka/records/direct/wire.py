@@ -40,10 +40,10 @@ class ConnectionLost(Exception):
 
 @contextmanager
 def closed_by_errors(close: Callable[[], None]) -> Iterator[None]:
-    """Call `close` if the ``with`` block raises ConnectionLost or Unsupported."""
+    """Call `close` if the ``with`` block raises anything."""
     try:
         yield
-    except (ConnectionLost, Unsupported):
+    except BaseException:
         close()
         raise
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from time import sleep as pause
 from typing import Any
 
 import pytest
@@ -165,6 +166,16 @@ def test_all_idle_ones_can_be_closed(pool: ClientPool[Client], time: Time) -> No
     assert use(pool) is not client
 
 
+def test_timer_that_is_early(pool: ClientPool[Client], time: Time) -> None:
+    """A timer that runs too early, because the wall clock was set forward, still closes the clients."""
+    client = use(pool)
+    ((_, call),) = time.due
+    time.due.clear()
+    time.now += 1
+    call()
+    assert (client.state, time.due) == ("closed", [])
+
+
 def test_threads(pool: ClientPool[Client]) -> None:
     """Many threads never have the same client at the same time."""
     busy: set[int] = set()
@@ -176,6 +187,7 @@ def test_threads(pool: ClientPool[Client]) -> None:
                 if id(client) in busy:
                     clashes.append(id(client))
                 busy.add(id(client))
+                pause(0.0001)
                 busy.discard(id(client))
 
     threads = [threading.Thread(target=work) for _ in range(8)]

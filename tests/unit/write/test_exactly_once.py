@@ -13,6 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
 from pyspark_zkafka.errors import BrokersUnavailable, LedgerError, OptionError
 from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.group_jobs import GroupJob
@@ -450,6 +451,17 @@ def test_wait_that_leaves_time_to_commit(timeout_s: float, kept_s: float, monkey
         write_in(transaction, monkeypatch)
     assert not transaction.committed
     assert kept_s <= transaction.left_s < kept_s + 1
+
+
+def test_abort_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason for an abort is the error, also if the coordinator does not answer the abort."""
+
+    class Stuck(Transaction):
+        def abort(self) -> None:
+            raise BROKERS_UNAVAILABLE("the coordinator does not answer")
+
+    with pytest.raises(LedgerError, match="LAYOUT_CHANGED"):
+        write_in(Stuck(verified_s=60), monkeypatch)
 
 
 def test_rows_recorded_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,9 @@ from pyspark_zkafka.errors import OptionError, ZooKeeperError
 from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection, tls_context
+from pyspark_zkafka.zookeeper.kazoo_handler import Client
 from tests.support.certificates import Authority
+from tests.support.eventually import eventually
 from tests.support.options import ensemble_config
 
 
@@ -45,6 +47,23 @@ def test_a_connection_cannot_be_opened_twice() -> None:
     with pytest.raises(ZooKeeperError, match="already open") as caught:
         client.__enter__()
     assert not caught.value.retriable
+
+
+def test_interrupted_while_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C, kazoo's threads end, and the connection can be opened again."""
+
+    class Interrupted(Client):
+        def start_async(self) -> object:
+            super().start_async()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyspark_zkafka.zookeeper.connection.Client", Interrupted)
+    before = set(threading.enumerate())
+    client = ZooKeeperConnection(ensemble_config("127.0.0.1:1", ""))
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            client.__enter__()
+    eventually(lambda: set(threading.enumerate()) <= before, timeout_s=20)
 
 
 @pytest.fixture

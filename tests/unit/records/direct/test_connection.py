@@ -13,6 +13,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
+from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import leaders as leaders_module
 from pyspark_zkafka.records.direct import wire
@@ -208,6 +210,23 @@ def test_opened_step_by_step() -> None:
         assert calls > 6
         assert [r.api for r in broker.received] == [18, 18, 17, 36]
         assert broker.connections == 1
+
+
+def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection without a token for its login is closed: the next call does not take it for open."""
+
+    def exchange(login: object) -> Iterator[bytes]:
+        raise BROKERS_UNAVAILABLE("no token")
+        yield b""
+
+    monkeypatch.setattr("pyspark_zkafka.records.direct.connection.exchange", exchange)
+    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
+    with ScriptedBroker(lambda request: answered(request, wire.int16(0) + wire.int32(0))) as broker:
+        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
+        connection.begin_opening(soon())
+        with pytest.raises(BrokersUnavailable, match="no token"):
+            list(iter(lambda: connection.continue_opening(soon()), True))
+        assert not connection.is_open
 
 
 def test_opening_has_an_end() -> None:
