@@ -17,8 +17,8 @@ After this page you know every option of `spark.read.format("zkafka")` and `df.w
 case-insensitive. Unknown names, malformed values and contradictions are refused in one error, before any task runs.
 
 Of several options for a start, `startingTimestamp` wins over `startingOffsetsByTimestamp`, and that over
-`startingOffsets`; ends likewise. `startingOffsets` as JSON must name every partition or its topic, unless
-`auto.offset.reset` sets the start of the others.
+`startingOffsets`; ends likewise. `startingOffsets` as JSON must name every partition or its topic, unless the group has
+an offset or `auto.offset.reset` sets the start of the others.
 
 | option | value | default | for | description |
 |---|---|---|---|---|

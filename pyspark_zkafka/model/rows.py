@@ -50,13 +50,14 @@ _EXPECTED = {
 def check_columns(schema: pa.Schema, topic: str | None, encoded: Collection[str] = ()) -> None:
     """Raise OptionError with all problems of the columns of a frame to write. Unknown columns are ignored.
 
-    `topic` is the option. Without it, there must be a column of that name. Columns that are `encoded` may have any type.
+    `topic` is the option. With it, a column of that name is ignored. Without it, there must be one. Columns that are
+    `encoded` may have any type.
     """
     types = {field.name: field.type for field in schema}
     problems = [
         f"column {name} must be {expected}, it is {_shown_type(types[name])}"
         for name, (expected, fits) in _EXPECTED.items()
-        if name in types and name not in encoded and not fits(types[name])
+        if name in types and name not in encoded and not fits(types[name]) and (name != "topic" or topic is None)
     ]
     problems += [f"there is no column {name}, which {name}.format encodes" for name in encoded if name not in types]
     problems += [f"there are several columns {name}" for name in _EXPECTED if schema.names.count(name) > 1]

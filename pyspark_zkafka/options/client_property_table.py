@@ -232,7 +232,14 @@ _kinit_command = _matching(
 )
 _flag = _choice("true", "false")
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_mechanism = _choice("GSSAPI", *PASSWORD_MECHANISMS, "OAUTHBEARER")
+_known_mechanism = _choice("GSSAPI", *PASSWORD_MECHANISMS, "OAUTHBEARER")
+
+
+def _mechanism(text: str) -> str:
+    if text.strip().upper() == "AWS_MSK_IAM":  # of Amazon's Java library
+        raise ValueError("OAUTHBEARER, with kafka.sasl.oauthbearer.token.provider=aws-msk-iam")
+    return _known_mechanism(text)
+
 
 _PASSWORD_LOGIN = ("sasl.mechanism", *PASSWORD_MECHANISMS)
 _OIDC = ("sasl.oauthbearer.method", "oidc")
@@ -339,7 +346,8 @@ _REFUSALS = (
         for name in ("group.instance.id", "group.protocol", "partition.assignment.strategy")
     ),
     (
-        "use the option session.timeout.ms without the prefix kafka.; in ZooKeeper, zookeeper.session.timeout.ms",
+        "in a group, use the option session.timeout.ms without the prefix kafka. (in ZooKeeper, "
+        f"zookeeper.session.timeout.ms); without a group, {_REMOVE}",
         "session.timeout.ms",
     ),
     (
@@ -348,7 +356,10 @@ _REFUSALS = (
     ),
     (f"belongs to share groups, which are not used; {_REMOVE}", "share.acknowledgement.mode"),
     # Reading
-    ("Java-only: the time limit of blocking calls; use kafkaConsumer.pollTimeoutMs", "default.api.timeout.ms"),
+    (
+        f"Java-only: the time limit of blocking calls; in a read, use kafkaConsumer.pollTimeoutMs; elsewhere, {_REMOVE}",
+        "default.api.timeout.ms",
+    ),
     (f"Java-only: rows are read in Arrow batches, not in polls; {_REMOVE}", "max.poll.records"),
     ("Java-only: use a subscribePattern that matches only the intended topics", "exclude.internal.topics"),
     (
@@ -375,7 +386,11 @@ _REFUSALS = (
         f"Java-only: rows without a key are distributed evenly to partitions with a leader; {_REMOVE}",
         "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms",
     ),
-    ("Java-only: the time limit of send(); use delivery.timeout.ms, which includes that wait", "max.block.ms"),
+    (
+        f"Java-only: the time limit of send(); in a write, use delivery.timeout.ms, which includes that wait; elsewhere, "
+        f"{_REMOVE}",
+        "max.block.ms",
+    ),
     (f"lifo would write rows out of order, and is deprecated; {_REMOVE}", "queuing.strategy"),
     # TLS, SASL and librdkafka's process
     (f"PEM files of certificates have no password; {_REMOVE}, and see ssl.truststore.type", "ssl.truststore.password"),

@@ -63,15 +63,16 @@ class Target:
     @cached_property
     def connection(self) -> ConnectionOptions:
         """The settings of connections; OptionError if neither ZooKeeper nor brokers were given, or an option is wrong."""
-        self._require_cluster()
+        self.require_cluster()
         return parse_connection(self.options)
 
     def view(self, name: str, /, **options: str) -> list[Row]:
         """Return the rows of one of the package's views, as in docs/columns.md; `options` restrict it."""
-        self._require_cluster()
+        self.require_cluster()
         return plan_view(name, parse_read({**self.options, **options, "view": name}))
 
-    def _require_cluster(self) -> None:
+    def require_cluster(self) -> None:
+        """Raise OptionError if neither ZooKeeper nor brokers were given."""
         if not {"zookeeper.connect", "kafka.bootstrap.servers"} & self.options.keys():
             raise INVALID_OPTION(
                 "No cluster is given; use --zookeeper (or ZKAFKA_ZOOKEEPER), or --bootstrap-server if it has no ZooKeeper",

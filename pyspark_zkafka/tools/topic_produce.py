@@ -63,7 +63,7 @@ def produce(
     if separator == b"":
         raise INVALID_OPTION("--key-separator is empty; write the text between key and value")
     headers = [(name, value.encode(errors=_ANY_BYTES)) for name, value in parse_pairs(header, "--header")]
-    _ = target.connection  # names a missing cluster in the command's own words
+    target.require_cluster()
     options = parse_write({"kafka.allow.auto.create.topics": "false", **target.options, "topic": topic})
     check_columns(_SCHEMA, topic)
     done = sent = 0

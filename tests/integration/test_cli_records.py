@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_refused(run: Command, new_topic: NewTopic) -> None:
 
 
 def test_following(
-    words: Callable[..., list[str]], run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic
+    words: Callable[..., list[str]], run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     """`tail` shows new records as they arrive, and Ctrl-C ends it quietly."""
     topic = new_topic()
@@ -138,7 +139,9 @@ def test_following(
         try:
             assert following.stdout is not None
             assert following.stdout.readline() == b"old2\n"
-            done = run("produce", topic, "--json", stdin=b"one\ntwo\n")
+            config = tmp_path / "producer.properties"
+            config.write_text("compression.type=zstd\n")
+            done = run("produce", topic, "--json", "--command-config", str(config), stdin=b"one\ntwo\n")
             assert (done.returncode, json.loads(done.stdout)) == (0, [{"topic": topic, "records": 2}])
             assert [following.stdout.readline() for _ in range(2)] == [b"one\n", b"two\n"]
             os.kill(following.pid, signal.SIGINT)

@@ -91,7 +91,7 @@ def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
 def test_columns_that_cannot_be_written(columns: dict[str, pa.DataType], says: str) -> None:
     """A missing value or a column of another type is an error with the expected and the actual type."""
     with pytest.raises(OptionError) as caught:
-        check_columns(pa.schema(list(columns.items())), "t")
+        check_columns(pa.schema(list(columns.items())), None if "topic" in columns else "t")
     assert caught.value.condition == "INVALID_SCHEMA"
     assert says in str(caught.value)
 
@@ -115,6 +115,7 @@ def test_topic_comes_from_option_or_column() -> None:
     value = ("value", pa.binary())
     check_columns(pa.schema([value]), "t")
     check_columns(pa.schema([value, ("topic", pa.string())]), None)
+    check_columns(pa.schema([value, ("topic", pa.int32())]), "t")
     with pytest.raises(OptionError, match="neither the option topic nor a column topic"):
         check_columns(pa.schema([value]), None)
 
