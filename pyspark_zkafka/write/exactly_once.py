@@ -39,8 +39,7 @@ from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
-from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
-from pyspark_zkafka.write.writers import RowSender, Written, first_turn
+from pyspark_zkafka.write.writers import LedgerPlan, RowSender, WritePlan, Written, first_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,23 +1,29 @@
-"""Spark's writers: tasks route, send and count rows, and the driver commits offsets when all are acknowledged."""
+"""Writes: the driver plans, tasks route, send and count rows, and the driver commits offsets when all are acknowledged."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.conditions import DELIVERY_MISCOUNTED
-from pyspark_zkafka.formats.encoding import row_encoder
+from pyspark_zkafka.conditions import DELIVERY_MISCOUNTED, UNKNOWN_TOPIC
+from pyspark_zkafka.errors import BrokersUnavailable, listing
+from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
+from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
 from pyspark_zkafka.model.key_hashes import HashKeys
+from pyspark_zkafka.model.ledger import Entry, QueryName, SinkIdentity
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.planning import Assign, missing_topics
 from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
-from pyspark_zkafka.options.values import WriteOptions
+from pyspark_zkafka.options.values import CommitPlan, WriteOptions
 from pyspark_zkafka.worker import TaskObject, concise_errors, prepared_worker
-from pyspark_zkafka.write.plan import WritePlan, plan_write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +31,45 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.taskcontext import TaskContext
 
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
     from pyspark_zkafka.records.producer import CountingProducer
 
 _log = logging.getLogger(__name__)
+
+_COMPLETION_S = 5.0
+"""The time within which brokers complete a transaction whose commit they have accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlan:
+    """Where an exactly-once write keeps its ledger, and which call it is.
+
+    Each of the topic's `partitions` can hold the entry of a slot. `call` is unique to a call of ``df.write``, and empty for
+    a streaming writer: a query has only one. `job` identifies a write with commitOffsets. It is None for other writes, and
+    if the group has committed all of the offsets already. `sink` is the option's topic, if the ledger is under another
+    topic, which outlives it.
+    """
+
+    topic: str
+    partitions: int
+    call: str
+    sink: SinkIdentity | None = None
+    job: GroupJob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """The plan of a write, shared by its tasks: a router for each topic, and the bootstrap servers.
+
+    `generation` distinguishes these topics from others of the same names; None where they have no identity. `ledger` is
+    None for a write that is at-least-once, `encoding` if keys and values are bytes or text.
+    """
+
+    bootstrap_servers: str
+    routers: Mapping[str, Router]
+    generation: frozenset[tuple[str, str | int, int]] | None = None
+    ledger: LedgerPlan | None = None
+    encoding: EncodingPlan | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +161,150 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
                 "committed. %d rows of the other tasks are committed. A repeated micro-batch writes no committed rows again"
             )
         _log.warning(text, batchId, sum(m is None for m in messages), count_rows(messages))
+
+
+def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stream: bool = False) -> WritePlan:
+    """Plan a write. Blocks for a few round trips; looks up only the option's topic if there is one.
+
+    `frame` has the columns to write; None for a writer that only commits.
+
+    Raises ZKafkaError if the cluster cannot be reached, a topic or a partition in commitOffsets does not exist, or the
+    brokers do not allow the transaction's timeout.
+    """
+    from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
+    from pyspark_zkafka.records.select import uses_native
+
+    uses_native(options.connection)  # report a missing native path here, not in each task
+    encoding = None if frame is None else plan_encoding(options, frame)
+    with open_cluster(options.connection) as cluster:
+        snapshot = cluster.snapshot(named_topics(options))
+        if options.commit is not None and options.commit.offsets:
+            require_partitions(options.commit.offsets, cluster.snapshot({tp.topic for tp in options.commit.offsets}))
+    servers = bootstrap_servers(options.connection, snapshot)
+    plan = replace(plan_topics(servers, snapshot, options.partitioner), encoding=encoding)
+    if options.topic is not None and options.topic not in plan.routers:
+        plan = replace(plan, routers={**plan.routers, options.topic: _created(options, servers)}, generation=None)
+    if options.once is None:
+        return plan
+    return replace(plan, ledger=_ledger(options, plan, _sink(options, snapshot), is_stream=is_stream))
+
+
+def require_partitions(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot) -> None:
+    """Raise UnknownTopic if commitOffsets names a partition that does not exist: ZooKeeper would store its offset."""
+    missing = missing_topics(Assign(tuple(partitions)), snapshot)
+    if missing:
+        raise UNKNOWN_TOPIC(f"commitOffsets names {listing(missing)}, which the cluster does not have; correct the names")
+
+
+def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: str) -> WritePlan:
+    """The plan for the topics of a snapshot, without a ledger; raises UnknownTopic for a topic without partitions."""
+    routers = {
+        name: Router(name, len(topic.partitions), snapshot.led(name), partitioner)
+        for name, topic in snapshot.topics.items()
+    }
+    return WritePlan(bootstrap_servers, routers, _generation(snapshot.topics.values()))
+
+
+def named_topics(options: WriteOptions) -> list[str] | None:
+    """The topics that the options name, each once; None, for all topics, if the rows name theirs."""
+    if options.topic is None:
+        return None
+    ledger_topic = None if options.once is None else options.once.ledger_topic
+    return list(dict.fromkeys(filter(None, (options.topic, ledger_topic))))
+
+
+def _created(options: WriteOptions, servers: str) -> Router:
+    """The router of the option's topic. Asking the brokers for a missing topic may create it."""
+    from pyspark_zkafka.records.producer import producer_properties
+    from pyspark_zkafka.records.select import open_producer
+
+    topic = options.topic or ""
+    with open_producer(options.connection, producer_properties(options.connection, servers)) as producer:
+        return Router(topic, *producer.partitions_of(topic), options.partitioner)
+
+
+def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]] | None:
+    found = {(topic.name, topic.topic_id or topic.czxid, len(topic.partitions)) for topic in topics}
+    return None if any(identity is None for _, identity, _ in found) else frozenset(found)  # type: ignore[arg-type]
+
+
+def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> SinkIdentity | None:
+    """The topic of the rows. None if rows name their topics, the topic also has the ledger, or it has no identity."""
+    from pyspark_zkafka.cluster import open_cluster
+
+    name = options.topic
+    if name is None or name == options.ledger_topic:
+        return None
+    if name not in snapshot.topics:  # the brokers have created it since
+        with open_cluster(options.connection) as cluster:
+            snapshot = cluster.snapshot([name])
+    return identity_of(snapshot.topics.get(name))
+
+
+def identity_of(topic: Topic | None) -> SinkIdentity | None:
+    """The identity of a topic; None if there is no topic, or its identity is unknown."""
+    found = None if topic is None else topic.topic_id or topic.czxid
+    return None if topic is None or found is None else SinkIdentity(topic.name, found)
+
+
+def _ledger(options: WriteOptions, plan: WritePlan, sink: SinkIdentity | None, *, is_stream: bool) -> LedgerPlan:
+    from pyspark_zkafka.brokers.transactions import require_transaction_timeout
+
+    topic = options.ledger_topic
+    if topic not in plan.routers:
+        raise UNKNOWN_TOPIC(f"The cluster has no topic {topic}, which ledgerTopic names; create it, or correct the name")
+    require_transaction_timeout(options.connection, plan.bootstrap_servers)
+    ledger = LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex, sink)
+    return ledger if options.commit is None else replace(ledger, job=_job(options, options.commit, plan, ledger))
+
+
+def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
+    """The job that commits the offsets; None if they are too many for an entry, or committed. Blocks for some requests."""
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
+
+    if options.once is None or not commit.offsets:
+        return None
+    queries = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
+    names = [QueryName(options.once.prefix, query) for query in queries]
+
+    def ledger_of(name: QueryName, **limits: Any) -> Ledger:
+        place = plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions
+        return Ledger(*place, sink=ledger.sink, **limits)
+
+    recorded = ((name.query, _entries(partial(ledger_of, name))) for name in names)
+    found = [last for query, entries in recorded if (last := last_job(query, entries)) is not None]
+    others = ledger_of(names[0]).others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
+    own = {(str(name), ledger.topic) for name in names}
+    moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
+    elsewhere = [last for last in moved if last is not None]
+    asked = {*commit.offsets, *(tp for last in (*found, *elsewhere) for tp in last.partitions)}
+    committed = _committed(options, commit, plan, asked)
+    job = group_job(queries[0], commit.offsets, found, committed, elsewhere)
+    return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
+
+
+def _entries(ledger_with: Callable[..., Ledger]) -> Collection[Entry]:
+    """The entries of a group's ledger. `ledger_with` makes the ledger with limits of waiting.
+
+    Waits for transactions that are being committed. A transaction that is still open after that may be a killed job's: the
+    task of its slot ends it before it writes, and reads the ledger again.
+    """
+    try:
+        return ledger_with(timeout_s=_COMPLETION_S).entries().values()
+    except BrokersUnavailable:
+        return ledger_with(waits=False).entries().values()
+
+
+def _committed(
+    options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The group's offsets. If two stores differ, the larger: a job that was killed may have committed to the first only."""
+    from pyspark_zkafka.group.offsets import open_group_offsets
+
+    if not partitions:
+        return {}
+    with open_group_offsets(options.connection, plan.bootstrap_servers, commit) as offsets:
+        return {tp: stored.offset for tp, stored in offsets.committed(sorted(partitions)).items()}
 
 
 def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:

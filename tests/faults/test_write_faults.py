@@ -19,8 +19,7 @@ from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.testing.readiness import zookeeper_session
-from pyspark_zkafka.write.plan import plan_write
-from pyspark_zkafka.write.writers import ZKafkaWriter
+from pyspark_zkafka.write.writers import ZKafkaWriter, plan_write
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.source import ZKafkaDataSource
-from pyspark_zkafka.write import plan as planning
-from pyspark_zkafka.write.plan import WritePlan, plan_write
-from pyspark_zkafka.write.writers import ZKafkaStreamWriter
+from pyspark_zkafka.write import writers
+from pyspark_zkafka.write.writers import WritePlan, ZKafkaStreamWriter, plan_write
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
@@ -221,17 +220,17 @@ def test_a_plan_for_each_micro_batch(
             return "recording"
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-            plan, plans = planning.plan_write, []
+            plan, plans = writers.plan_write, []
 
             def noted(options: WriteOptions, frame: pa.Schema, *, is_stream: bool) -> WritePlan:
                 plans.append(plan(options, frame, is_stream=is_stream))
                 return plans[-1]
 
-            planning.plan_write = noted
+            writers.plan_write = noted
             try:
                 writer = super().streamWriter(schema, overwrite)
             finally:
-                planning.plan_write = plan
+                writers.plan_write = plan
             with log.open("a") as lines:
                 print("writes" if plans else "commits", file=lines)
             return writer

@@ -20,11 +20,10 @@ import pyarrow as pa
 from pyspark_zkafka.model.ledger import QueryName, key_of
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.records.sender import GroupOffset
-from pyspark_zkafka.write.plan import plan_write
+from pyspark_zkafka.write.writers import Written, plan_write
 
 if TYPE_CHECKING:
     from pyspark_zkafka.options.values import WriteOptions
-    from pyspark_zkafka.write.writers import Written
 
 __all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "open_entry", "rows"]
 

@@ -15,8 +15,7 @@ from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.batch_reader import PushdownReader, SplitPartition, ZKafkaReader
 from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
-from pyspark_zkafka.write.plan import WritePlan
-from pyspark_zkafka.write.writers import ZKafkaStreamWriter, ZKafkaWriter
+from pyspark_zkafka.write.writers import WritePlan, ZKafkaStreamWriter, ZKafkaWriter
 
 READ = {"zookeeper.connect": "localhost:2181", "subscribe": "t"}
 WRITE = parse_write({"zookeeper.connect": "localhost:2181", "topic": "t"})

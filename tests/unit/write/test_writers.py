@@ -1,9 +1,11 @@
-"""Tasks of a write, without a cluster."""
+"""The plan of a write, made from snapshots, and its tasks, without a cluster."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,10 +13,127 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.model.ledger import SinkIdentity
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.write.plan import WritePlan
-from pyspark_zkafka.write.writers import RowWriter, Written, ZKafkaStreamWriter, ZKafkaWriter, count_repeated, count_rows
+from pyspark_zkafka.write.writers import (
+    LedgerPlan,
+    RowWriter,
+    WritePlan,
+    Written,
+    ZKafkaStreamWriter,
+    ZKafkaWriter,
+    count_repeated,
+    count_rows,
+    identity_of,
+    named_topics,
+    plan_topics,
+    require_partitions,
+)
+
+ONCE = {"deliveryGuarantee": "exactly-once"}
+ORDERS = Topic("orders", {0: (1,), 1: (2,), 2: (1,)}, czxid=77)
+AUDIT = Topic("audit", {0: (1,)}, topic_id="a-b_cdefghijklmnopqrst", czxid=78)
+
+
+def cluster(*topics: Topic) -> ClusterSnapshot:
+    """Return a cluster with only broker 1 live; the first replica of each partition is its leader."""
+    states = {TopicPartition(t.name, n): PartitionState(r[0], 0, r) for t in topics for n, r in t.partitions.items()}
+    return ClusterSnapshot({1: Broker(1, ())}, {topic.name: topic for topic in topics}, states)
+
+
+def plan(*topics: Topic) -> WritePlan:
+    return plan_topics("b:1", cluster(*topics), "murmur3")
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [
+        ({"topic": "t"}, ["t"]),
+        ({"topic": "t", **ONCE}, ["t"]),
+        ({"topic": "t", "ledgerTopic": "t", **ONCE}, ["t"]),
+        ({"topic": "t", "ledgerTopic": "ledger", **ONCE}, ["t", "ledger"]),
+        ({"ledgerTopic": "ledger", **ONCE}, None),
+        ({}, None),
+    ],
+)
+def test_topics_to_look_up(given: dict[str, str], topics: list[str] | None) -> None:
+    """The topics in the options are looked up, or all topics if each row names its own."""
+    assert named_topics(parse_write({"kafka.bootstrap.servers": "b:1", **given})) == topics
+
+
+def test_routers() -> None:
+    """Each topic has a router with all its partitions, those with a leader, and the partitioner."""
+    found = plan(ORDERS, AUDIT)
+    shown = {name: (r.topic, r.partitions, list(r.available), r.partitioner) for name, r in found.routers.items()}
+    assert shown == {"orders": ("orders", 3, [0, 2], "murmur3"), "audit": ("audit", 1, [0], "murmur3")}
+    assert (found.bootstrap_servers, found.ledger) == ("b:1", None)
+
+
+def test_topic_without_partitions() -> None:
+    """A topic in creation, without partitions yet, cannot be written to."""
+    with pytest.raises(UnknownTopic, match="TOPIC_WITHOUT_PARTITIONS"):
+        plan(Topic("new", {}))
+
+
+def test_unknown_partitions_to_commit() -> None:
+    """Offsets of topics and partitions that do not exist cannot be committed, and the error names them."""
+    known = [TopicPartition("orders", 0), TopicPartition("audit", 0)]
+    require_partitions(known, cluster(ORDERS, AUDIT))
+    unknown = [TopicPartition("odrers", 0), TopicPartition("audit", 1)]
+    with pytest.raises(UnknownTopic, match=r"UNKNOWN_TOPIC\] commitOffsets names odrers, audit-1, which the cluster does"):
+        require_partitions([*known, *unknown], cluster(ORDERS, AUDIT))
+
+
+def test_same_topics() -> None:
+    """The same topics are the same generation, in any order and with any leaders."""
+    moved = replace(ORDERS, partitions={0: (2,), 1: (1,), 2: (2,)})
+    found = plan(ORDERS, AUDIT).generation
+    assert found is not None
+    assert plan(AUDIT, moved).generation == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"czxid": 79}, {"topic_id": "another-id-of-a-topic0"}, {"partitions": {0: (1,), 1: (1,), 2: (1,), 3: (1,)}}],
+    ids=lambda change: "-".join(change),
+)
+def test_other_topics_of_the_same_names(change: dict[str, Any]) -> None:
+    """A topic that was created again, or has more partitions, is another generation."""
+    assert plan(replace(ORDERS, **change)).generation != plan(ORDERS).generation
+
+
+def test_identity_of_a_topic() -> None:
+    """A topic's Kafka id is its identity, wherever the snapshot comes from."""
+    assert plan(replace(AUDIT, czxid=None)).generation == plan(AUDIT).generation
+
+
+def test_topics_without_identity() -> None:
+    """If one topic has no identity, there is no generation."""
+    assert plan(ORDERS, replace(AUDIT, topic_id=None, czxid=None)).generation is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        (ORDERS, SinkIdentity("orders", 77)),
+        (AUDIT, SinkIdentity("audit", "a-b_cdefghijklmnopqrst")),
+        (replace(ORDERS, czxid=None), None),
+        (None, None),
+    ],
+)
+def test_topic_of_the_rows(topic: Topic | None, expected: SinkIdentity | None) -> None:
+    """Ledger entries identify a topic by its Kafka id, or without one by its znode."""
+    assert identity_of(topic) == expected
+
+
+def test_pickle() -> None:
+    """A plan survives pickling."""
+    found = replace(plan(ORDERS), ledger=LedgerPlan("orders", 3, "call", sink=SinkIdentity("orders", 77)))
+    assert pickle.loads(pickle.dumps(found)) == found
+
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
