@@ -20,7 +20,7 @@ from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
-from pyspark_zkafka.brokers.offset_lookups import batches
+from pyspark_zkafka.brokers.log_lookups import batches
 from pyspark_zkafka.conditions import GROUP_ACTIVE
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition

@@ -90,7 +90,7 @@ class StreamEnds:
         }
         if not elected:
             return set()
-        from pyspark_zkafka.brokers.log_probes import LogPosition, find_truncated
+        from pyspark_zkafka.brokers.log_lookups import LogPosition, find_truncated
 
         positions = {tp: LogPosition(progress.position, progress.leader_epoch) for tp, progress in elected.items()}
         truncated, unanswered = find_truncated(self._session.consumer_properties(1), positions, ANSWER_S)

@@ -184,8 +184,8 @@ class StreamSession:
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
     def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """Return the mean size of records after each position. Blocks for at most 3 s; see `brokers.log_probes`."""
-        from pyspark_zkafka.brokers.log_probes import sample_record_bytes
+        """Return the mean size of records after each position. Blocks for at most 3 s; see `brokers.log_lookups`."""
+        from pyspark_zkafka.brokers.log_lookups import sample_record_bytes
 
         return sample_record_bytes(self.consumer_properties(), starts, _SAMPLE_S)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.offset_lookups import LookupSizes
+from pyspark_zkafka.brokers.log_lookups import LookupSizes
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark_zkafka.brokers import admin as admin_module
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.clients import MessageClient
-from pyspark_zkafka.brokers.offset_lookups import LookupSizes, find_watermarks
+from pyspark_zkafka.brokers.log_lookups import LookupSizes, find_watermarks
 from pyspark_zkafka.errors import NoLeader
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position

@@ -16,7 +16,7 @@ from pyspark_zkafka.brokers.admin import (
     topic_id,
     unknown_topics,
 )
-from pyspark_zkafka.brokers.offset_lookups import LookupSizes
+from pyspark_zkafka.brokers.log_lookups import LookupSizes
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp

@@ -100,7 +100,7 @@ def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
         checked.append(positions)
         return answers.pop(0)
 
-    monkeypatch.setattr("pyspark_zkafka.brokers.log_probes.find_truncated", find_truncated)
+    monkeypatch.setattr("pyspark_zkafka.brokers.log_lookups.find_truncated", find_truncated)
     reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
     ends = StreamEnds(Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, read_committed=False)  # type: ignore[arg-type]
     assigned = {A: PartitionProgress(5, leader_epoch=3), B: PartitionProgress(5, leader_epoch=2)}

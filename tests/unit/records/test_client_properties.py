@@ -12,8 +12,7 @@ from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, MessageClient, librdkafka_logger
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties, shared_properties
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
-from pyspark_zkafka.brokers.log_probes import sample_record_bytes
-from pyspark_zkafka.brokers.offset_lookups import DEFAULT_SIZES
+from pyspark_zkafka.brokers.log_lookups import DEFAULT_SIZES, sample_record_bytes
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST

@@ -1,21 +1,35 @@
-"""Facts about logs from librdkafka's consumer: the sizes of records, and truncation below a position."""
+"""Lookups in many logs at once: offsets, the sizes of records, and truncation below a position.
+
+librdkafka's work for an answer grows with the square of the number of its partitions.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from pyspark_zkafka.brokers.clients import MessageClient, make_consumer
+from pyspark_zkafka.brokers.consumer_properties import lookup_properties
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_exception, truncation
-from pyspark_zkafka.brokers.offset_lookups import batches
+from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 from pyspark_zkafka.model.records import UNREADABLE_HEADERS, read_headers
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+_PATIENCE_S = 2.0
+_TIMESTAMPS: dict[Position, int] = {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_END}
 
 _POLL_S = 0.1
 _SAMPLE_RECORDS = 200
@@ -35,6 +49,120 @@ _VALIDATION: dict[str, Any] = {
     "max.partition.fetch.bytes": 16 * 1024,
     "queued.min.messages": 1,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSizes:
+    """Numbers of partitions in lookups of offsets.
+
+    `request` is the maximum in a request: librdkafka takes 0.25 s for 10,000, but each request needs a round trip. `bulk`
+    is the minimum for which a second connection to the brokers pays.
+    """
+
+    request: int = 1_000
+    bulk: int = 1_000
+
+
+DEFAULT_SIZES = LookupSizes()
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items in order, `size` at a time, or fewer in the last batch.
+
+    >>> list(batches([1, 2, 3], 2))
+    [[1, 2], [3]]
+    """
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def offset_requests(
+    positions: Mapping[TopicPartition, Position], size: int, *, read_committed: bool
+) -> Iterator[tuple[IsolationLevel, dict[TopicPartition, OffsetSpec]]]:
+    """Divide offsets into requests, each with one isolation level and at most `size` partitions.
+
+    With `read_committed`, the latest offset is the last stable one. Only the high watermark is the end of the log.
+    """
+    specs = {position: _spec(position) for position in set(positions.values())}
+    for committed in (True, False):
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        partitions = [tp for tp, p in positions.items() if committed == (read_committed and p != HIGH_WATERMARK)]
+        for batch in batches(partitions, size):
+            yield level, {tp: specs[positions[tp]] for tp in batch}
+
+
+def _spec(position: Position) -> OffsetSpec:
+    if isinstance(position, AtTimestamp):
+        return OffsetSpec.for_timestamp(position.timestamp_ms)
+    return OffsetSpec.earliest() if position == EARLIEST else OffsetSpec.latest()
+
+
+def lookup_client(properties: Mapping[str, Any], *, read_committed: bool) -> MessageClient:
+    """A client for `find_watermarks`, not open. With `read_committed`, the latest offset is the last stable one."""
+    return MessageClient(
+        {
+            **lookup_properties(properties),
+            "group.id": "zkafka",  # librdkafka requires a name, but does not join
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+        }
+    )
+
+
+def find_watermarks(
+    client: MessageClient,
+    positions: Mapping[TopicPartition, Position],
+    timeout_s: float,
+    epochs: dict[TopicPartition, int],
+    request_size: int,
+) -> dict[TopicPartition, int] | None:
+    """The offsets of many partitions at `EARLIEST` or `LATEST`. None unless every leader answers in time.
+
+    An AdminClient creates a future for each partition, which costs two to three times as much for 10,000. But here the
+    result is all or nothing, without a reason. Blocks for `timeout_s`, at most 2 s, and for up to a second the first time.
+    `epochs` receives the leader epochs of logs, if brokers return them.
+    """
+    deadline = time.monotonic() + min(timeout_s, _PATIENCE_S)
+    found: dict[TopicPartition, int] = {}
+    client.warm_up(next(iter(positions)).topic)
+    try:
+        for partitions in batches(list(positions), request_size):
+            requested = [KafkaTopicPartition(*tp, _TIMESTAMPS[positions[tp]]) for tp in partitions]
+            answers = _request(client.consumer, requested, deadline)
+            if [(answer.topic, answer.partition) for answer in answers] != partitions:
+                return None
+            found.update(zip(partitions, (answer.offset for answer in answers), strict=True))
+            found_epochs = zip(partitions, (answer.leader_epoch for answer in answers), strict=True)
+            epochs.update((tp, epoch) for tp, epoch in found_epochs if epoch is not None and epoch >= 0)
+    except KafkaException as error:
+        _log.info("Offsets are requested by the slower admin client: %s", error)
+        return None
+    # Without an answer, the offset is the code of the request, below 0.
+    return found if all(offset >= 0 for offset in found.values()) else None
+
+
+def _request(consumer: Any, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
+    """Request offsets, and again with new metadata if librdkafka knows no leader of a partition.
+
+    If it knows no leader at all, librdkafka returns `_UNKNOWN_PARTITION` at once, and does not update its metadata: during
+    an election, or after an answer of a broker that does not know a new topic yet.
+    """
+    try:
+        return _answers(consumer, partitions, deadline)
+    except KafkaException as error:
+        if not isinstance(from_exception(error, ""), (NoLeader, UnknownTopic)):
+            raise
+    topics = {partition.topic for partition in partitions}
+    consumer.list_topics(*(topics if len(topics) == 1 else ()), timeout=max(deadline - time.monotonic(), 0))
+    return _answers(consumer, partitions, deadline)
+
+
+def _answers(consumer: Any, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
+    answers: Sequence[Any] = consumer.offsets_for_times(partitions, timeout=max(deadline - time.monotonic(), 0))
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+    return answers
 
 
 def sample_record_bytes(
@@ -128,7 +256,7 @@ def find_truncated(
     unanswered: set[TopicPartition] = set()
     for some in batches(list(positions), _MOST_PARTITIONS):
         waiting = set(some)
-        for message in _answers(properties, {tp: positions[tp] for tp in some}, deadline, clock, waiting):
+        for message in _poll_positions(properties, {tp: positions[tp] for tp in some}, deadline, clock, waiting):
             tp = TopicPartition(message.topic() or "", message.partition() or 0)
             report = None if message.error() is None else truncation(message.error())
             if report is not None and tp in waiting:
@@ -138,7 +266,7 @@ def find_truncated(
     return truncated, unanswered
 
 
-def _answers(
+def _poll_positions(
     properties: Mapping[str, Any],
     positions: Mapping[TopicPartition, LogPosition],
     deadline: float,

@@ -1,16 +1,27 @@
-"""Requests for offsets, and bulk lookups of ends of logs, which return all ends or none."""
+"""Lookups in logs: requests for offsets, bulk lookups, truncation, and sizes of records, from librdkafka's mock cluster."""
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.brokers.offset_lookups import batches, find_watermarks, lookup_client, offset_requests
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.brokers.log_lookups import (
+    LogPosition,
+    batches,
+    find_truncated,
+    find_watermarks,
+    lookup_client,
+    offset_requests,
+    sample_record_bytes,
+)
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp
+from pyspark_zkafka.options.batch import parse_connection
 
 POSITIONS = {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): EARLIEST}
 
@@ -100,3 +111,39 @@ def test_positions() -> None:
     positions = dict(zip(PARTITIONS, [EARLIEST, LATEST, HIGH_WATERMARK, AtTimestamp(7)], strict=False))
     ((_, specs),) = offset_requests(positions, 100, read_committed=False)
     assert [spec._value for spec in specs.values()] == [-2, -1, -1, 7]
+
+
+# --- librdkafka's mock cluster
+
+CONNECTION = parse_connection({"kafka.bootstrap.servers": "mock"})
+T0, T1, EMPTY = (TopicPartition("t", number) for number in range(3))
+
+
+def test_truncated(servers: str) -> None:
+    """A log that ends before a position of the same epoch was truncated; one that contains it, or is empty, was not."""
+    positions = {T0: LogPosition(3, 0), T1: LogPosition(50, 0), EMPTY: LogPosition(0, 0)}
+    truncated, silent = find_truncated(consumer_properties(CONNECTION, servers, "g"), positions, 30)
+    assert list(truncated) == [T1]
+    assert "broker end offset is 5" in truncated[T1]
+    assert not silent
+
+
+def test_no_answer() -> None:
+    """Partitions whose brokers do not answer in time are reported as silent, not as truncated."""
+    seconds = count(step=10)
+    properties = consumer_properties(CONNECTION, "127.0.0.1:1", "g")
+    found = find_truncated(properties, {T0: LogPosition(3, 0)}, 15, clock=lambda: float(next(seconds)))
+    assert found == ({}, {T0})
+
+
+def test_mean_sizes(servers: str) -> None:
+    """Keys and values count; a partition without records has no mean, and does not delay the others."""
+    found = sample_record_bytes(consumer_properties(CONNECTION, servers, "g"), {T0: 0, T1: 3, EMPTY: 0}, 30)
+    assert found == {T0: 4.0, T1: 4.0}
+
+
+def test_timeout(servers: str) -> None:
+    """A sample ends at its time-out."""
+    seconds = count(step=10)
+    properties = consumer_properties(CONNECTION, "127.0.0.1:1", "g")
+    assert sample_record_bytes(properties, {T0: 0}, 5, clock=lambda: float(next(seconds))) == {}
