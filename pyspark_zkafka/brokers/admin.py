@@ -16,8 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
-from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient
-from pyspark_zkafka.brokers.consumer_properties import shared_properties
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES, from_kafka, leaders_without_answer
 from pyspark_zkafka.brokers.log_lookups import (
     DEFAULT_SIZES,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger
-from pyspark_zkafka.brokers.consumer_properties import shared_properties
+from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception
 from pyspark_zkafka.errors import ZKafkaError
 

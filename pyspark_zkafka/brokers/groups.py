@@ -17,8 +17,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, make_consumer
-from pyspark_zkafka.brokers.consumer_properties import lookup_properties, shared_properties
+from pyspark_zkafka.brokers.clients import (
+    client_config,
+    librdkafka_logger,
+    lookup_properties,
+    make_consumer,
+    shared_properties,
+)
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
 from pyspark_zkafka.brokers.log_lookups import batches
 from pyspark_zkafka.conditions import GROUP_ACTIVE
@@ -250,9 +255,8 @@ class KafkaGroupOffsets:
     def _require_success(self, doing: str, answers: _Positions) -> None:
         for answer in answers:
             if answer.error is not None:
-                raise _error_of(
-                    answer.error, self._group, f"{doing} the offset of group {self._group} in {_partition(answer)}"
-                )
+                asked = f"{doing} the offset of group {self._group} in {_partition(answer)}"
+                raise _error_of(answer.error, self._group, asked)
 
 
 def _raise_denial(consumer: Consumer) -> None:
@@ -425,7 +429,9 @@ class GroupAdmin(KafkaAdmin):
             except BrokersUnavailable:
                 if time.monotonic() > deadline:
                     raise
-            self._renew()
+            if self._is_outdated:  # the client asks the wrong coordinator, and may have requests in flight
+                self._use(self._new_client())
+                self._is_outdated = False
             time.sleep(_ADMIN_PAUSE_S)
 
     def has_coordinators(self, group: str) -> bool:
@@ -482,12 +488,6 @@ class GroupAdmin(KafkaAdmin):
     def _note(self, error: KafkaError) -> None:
         """Note an answer of a broker that is no longer the coordinator."""
         self._is_outdated |= error.code() == KafkaError.NOT_COORDINATOR
-
-    def _renew(self) -> None:
-        """Use a new client if the present one asks the wrong coordinator. The old one may have requests in flight."""
-        if self._is_outdated:
-            self._use(self._new_client())
-            self._is_outdated = False
 
 
 def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:

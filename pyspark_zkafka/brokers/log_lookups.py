@@ -17,8 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, IsolationLev
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from pyspark_zkafka.brokers.clients import MessageClient, make_consumer
-from pyspark_zkafka.brokers.consumer_properties import lookup_properties
+from pyspark_zkafka.brokers.clients import MessageClient, lookup_properties, make_consumer
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_exception, truncation
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.model.nouns import TopicPartition

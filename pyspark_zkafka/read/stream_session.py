@@ -191,7 +191,7 @@ class StreamSession:
 
     def consumer_properties(self, records: int | None = None) -> dict[str, Any]:
         """Return librdkafka's properties for a consumer of this number of records; by default, of many."""
-        from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+        from pyspark_zkafka.brokers.clients import consumer_properties
 
         servers = self.cluster.servers()
         return consumer_properties(self._read.connection, servers, self._read.client_group, records)

@@ -17,8 +17,7 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.brokers.clients import MessageClient
-from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.brokers.clients import MessageClient, consumer_properties
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC

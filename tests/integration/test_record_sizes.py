@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.brokers.clients import consumer_properties
 from pyspark_zkafka.brokers.log_lookups import sample_record_bytes
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import TopicPartition

@@ -1,4 +1,4 @@
-"""confluent-kafka's consumer, and librdkafka's logger."""
+"""Properties of librdkafka's clients, confluent-kafka's consumer, and librdkafka's logger."""
 
 from __future__ import annotations
 
@@ -6,8 +6,69 @@ import logging
 
 import pytest
 
-from pyspark_zkafka.brokers.clients import MessageClient, librdkafka_logger
+from pyspark_zkafka.brokers.clients import (
+    CLIENT_DEFAULTS,
+    MessageClient,
+    consumer_properties,
+    librdkafka_logger,
+    lookup_properties,
+    make_consumer,
+)
+from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options.batch import parse_connection
+
+CONNECTION = parse_connection({"kafka.bootstrap.servers": "broker1:9092"})
+
+
+def prefetch(records: int | None) -> int:
+    """Return the number of messages that a consumer for a range fetches in advance."""
+    return int(consumer_properties(CONNECTION, "broker1:9092", "g", records)["queued.min.messages"])
+
+
+def test_prefetch() -> None:
+    """A consumer fetches less in advance for few records; an unknown number counts as large."""
+    assert prefetch(1_000) < prefetch(1_001) == prefetch(100_000) < prefetch(100_001) == prefetch(None)
+
+
+def test_fetch_within_a_response() -> None:
+    """A fetch is at least as large as a message, and fits the response that the user allows."""
+    large = parse_connection({"kafka.bootstrap.servers": "b:1", "kafka.message.max.bytes": "100000000"})
+    assert consumer_properties(large, "b:1", "g")["fetch.max.bytes"] == 100_000_000
+    small = parse_connection({"kafka.bootstrap.servers": "b:1", "kafka.receive.message.max.bytes": "60000000"})
+    assert consumer_properties(small, "b:1", "g")["fetch.max.bytes"] == 60_000_000 - 512
+
+
+@pytest.mark.parametrize("response", [1_000, 1_512, 2_000_000, 100_000_000])
+def test_lookups(response: int) -> None:
+    """The limits of a consumer that fetches nothing fit each other, whatever a producer may receive."""
+    found = lookup_properties({"receive.message.max.bytes": str(response), "linger.ms": "5"})
+    assert found["message.max.bytes"] <= found["fetch.max.bytes"] <= found["receive.message.max.bytes"] - 512
+    assert found["receive.message.max.bytes"] >= response
+    assert "linger.ms" not in found
+
+
+def test_lookups_without_limits() -> None:
+    """Without a user's limit, librdkafka's limits apply."""
+    assert lookup_properties({"linger.ms": "5"}) == CLIENT_DEFAULTS
+
+
+def test_rack() -> None:
+    """A task resolves the rack in its own environment; the driver's consumers have no rack."""
+    connection = parse_connection({"kafka.bootstrap.servers": "b:1", "kafka.client.rack": "${env:ZONE}"})
+    assert consumer_properties(connection, "b:1", "g", 1, {"ZONE": "a"})["client.rack"] == "a"
+    assert "client.rack" not in consumer_properties(connection, "b:1", "g")
+    fixed = parse_connection({"kafka.bootstrap.servers": "b:1", "kafka.client.rack": "a"})
+    assert consumer_properties(fixed, "b:1", "g")["client.rack"] == "a"
+
+
+def test_short_poll_interval() -> None:
+    """A short poll interval of a group's member also fits a task's consumer."""
+    connection = parse_connection({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.poll.interval.ms": "10000"})
+    found = consumer_properties(connection, "127.0.0.1:1", "g")
+    make_consumer(found, ErrorReports()).close()
+    assert found["session.timeout.ms"] == 10_000
+
 
 PROPERTIES = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.brokers.clients import consumer_properties
 from pyspark_zkafka.brokers.log_lookups import (
     LogPosition,
     batches,

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, MessageClient, librdkafka_logger
-from pyspark_zkafka.brokers.consumer_properties import consumer_properties, shared_properties
+from pyspark_zkafka.brokers.clients import (
+    CLIENT_DEFAULTS,
+    MessageClient,
+    consumer_properties,
+    librdkafka_logger,
+    shared_properties,
+)
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.brokers.log_lookups import DEFAULT_SIZES, sample_record_bytes
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError

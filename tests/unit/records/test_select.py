@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.brokers.clients import consumer_properties
 from pyspark_zkafka.model.key_hashes import hash_keys
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.row_digests import hash_rows

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.brokers.clients import consumer_properties
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.consumer import Unsupported
