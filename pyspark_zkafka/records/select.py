@@ -18,7 +18,7 @@ from pyspark_zkafka.records.native.library import describe, library, require
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_zkafka.model.key_hashes import HashKeys
+    from pyspark_zkafka.model.partitioners import HashKeys
     from pyspark_zkafka.model.planning import Split
     from pyspark_zkafka.model.row_digests import HashRows
     from pyspark_zkafka.records.consumer import PartitionConsumer, Unsupported
@@ -187,7 +187,7 @@ def hash_function(connection: ConnectionOptions) -> HashKeys:
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
 
         return compiled
-    from pyspark_zkafka.model.key_hashes import hash_keys
+    from pyspark_zkafka.model.partitioners import hash_keys
 
     return hash_keys
 

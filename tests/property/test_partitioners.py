@@ -9,8 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.model.key_hashes import crc32, fnv1a, murmur2, murmur3
-from pyspark_zkafka.model.partitioners import PARTITIONERS, Router
+from pyspark_zkafka.model.partitioners import PARTITIONERS, Router, crc32, fnv1a, murmur2, murmur3
 
 some_keys = st.lists(st.none() | st.binary(max_size=40) | st.binary(min_size=200, max_size=300), max_size=80)
 cuts = st.tuples(st.integers(0, 30), st.integers(0, 80))

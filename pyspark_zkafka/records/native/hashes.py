@@ -7,7 +7,7 @@ from ctypes import c_uint64
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.model.key_hashes import ArrowColumn, Hashes, check_keys
+from pyspark_zkafka.model.partitioners import ArrowColumn, Hashes, check_keys
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.native.library import CArray, headers_argument, require, topic_argument
 
@@ -15,7 +15,7 @@ _KINDS = {"murmur2": 0, "murmur3": 1, "crc32": 2, "fnv1a": 3}
 
 
 def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
-    """As `pyspark_zkafka.model.key_hashes.hash_keys`, in some ns per key."""
+    """As `pyspark_zkafka.model.partitioners.hash_keys`, in some ns per key."""
     check_keys(keys)
     hashes = np.zeros(len(keys), dtype=np.uint32)
     done = 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.brokers.clients import consumer_properties
-from pyspark_zkafka.model.key_hashes import hash_keys
+from pyspark_zkafka.model.partitioners import hash_keys
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.row_digests import hash_rows
 from pyspark_zkafka.options.batch import parse_connection

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import DeliveryFailed, InvalidRow
-from pyspark_zkafka.model.key_hashes import hash_keys
-from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.partitioners import Router, hash_keys
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.writers import RowSender, WritePlan, Written, first_turn

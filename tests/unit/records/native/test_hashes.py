@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.model.key_hashes import hash_keys as python
+from pyspark_zkafka.model.partitioners import hash_keys as python
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.native.hashes import hash_keys as compiled
 from pyspark_zkafka.records.native.hashes import hash_rows

@@ -166,7 +166,7 @@ class TestChoice:
 
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The transport determines senders and hash functions."""
-        from pyspark_zkafka.model.key_hashes import hash_keys as python
+        from pyspark_zkafka.model.partitioners import hash_keys as python
         from pyspark_zkafka.records.direct.sender import DirectSender
         from pyspark_zkafka.records.librdkafka_sender import MessageSender
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
