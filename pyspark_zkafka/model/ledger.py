@@ -1,4 +1,4 @@
-"""The ledger of exactly-once writes: the last write of each slot of a query, as metadata of a committed offset.
+"""The ledger of exactly-once writes: the last write of each slot, as metadata of a committed offset, and jobs to repeat.
 
 A *slot* is a partition of the frame that is written, numbered as Spark numbers it: the task of slot 3 writes in the
 transactions of slot 3. Each transaction also commits an offset with an `Entry` as its metadata, under a key that belongs to
@@ -7,20 +7,30 @@ the slot alone. The rows and the entry become visible together, or never.
 A key is a group, and a partition of the ledger's topic. A group has a key for each partition that the topic had when the
 query began, its *width*; further slots use further groups. The width is a part of the group's name, and the slot a part of
 the entry, so that partitions that are added later move nothing.
+
+A batch job that commits a group's offsets writes the rows of each slot in a transaction, and commits the offsets after all
+transactions. If the job dies in between, its rows are written, but its offsets are not committed. Each entry of its ledger
+therefore has the offsets to commit, and the ledger is named after the group. The group's next job finds the unfinished job,
+and must repeat it before it writes anything else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pyspark_zkafka.conditions import UNREADABLE_LEDGER
+from pyspark_zkafka.conditions import LEDGER_MOVED, UNFINISHED_JOB, UNREADABLE_LEDGER
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.model.nouns import LAST_MS
+from pyspark_zkafka.model.nouns import LAST_MS, TopicPartition
+from pyspark_zkafka.model.offsets import canonical_json
 from pyspark_zkafka.model.topic_names import is_topic_name
+
+MAX_ENDS_BYTES = 3000
+"""The largest `Entry.ends` of an entry that fits into 4,096 bytes, the metadata that brokers accept by default."""
 
 _VERSION = 1
 _QUOTED = 200
@@ -259,3 +269,133 @@ def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
 def _age(entry: Entry) -> tuple[int, int]:
     """Two entries of a micro-batch are of the same rows; the later one names the last run that has verified them."""
     return entry.batch, entry.at_ms
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJob:
+    """A job of a group's ledger, and the offsets that it commits. Runs that repeat a job have its number."""
+
+    query: str
+    number: int
+    ends: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastJob:
+    """The job of a ledger that started last, and the offsets in its entries.
+
+    Entries differ in their offsets only if two jobs were planned at the same time and share a number.
+    """
+
+    query: str
+    number: int
+    ends: tuple[str, ...]
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions whose offsets the job was about to commit."""
+        return {tp for ends in self.ends for tp in parse_ends(ends)}
+
+    def unfinished(self, committed: Mapping[TopicPartition, int]) -> list[str]:
+        """Return the ends of the job that are not committed."""
+        return [ends for ends in self.ends if any(committed.get(tp, 0) < end for tp, end in parse_ends(ends).items())]
+
+
+def job_names(
+    group: str, offsets: Iterable[TopicPartition], writer: str | None = None, *, is_member: bool
+) -> tuple[str, str]:
+    """Return the name under which a group's jobs are recorded, and the other name that these partitions may be under.
+
+    Members of a group run at the same time, so each has its own name. Names of groups and writers have no colon, so that
+    jobs of other groups have other names.
+
+    >>> job_names("billing", [TopicPartition("orders", 0)], is_member=False)
+    ('group.billing', 'group.billing:4ef79fa17659')
+    >>> job_names("billing", [TopicPartition("orders", 0)], "audit", is_member=True)
+    ('group.billing:4ef79fa17659:audit', 'group.billing:audit')
+    """
+    of_member = _hash_of(offsets)
+    alone, member = (":".join(filter(None, (f"group.{group}", part, writer))) for part in ("", of_member))
+    return (member, alone) if is_member else (alone, member)
+
+
+def _hash_of(offsets: Iterable[TopicPartition]) -> str:
+    partitions = json.dumps([[tp.topic, tp.partition] for tp in sorted(offsets)])
+    return hashlib.sha256(partitions.encode()).hexdigest()[:12]
+
+
+def is_ledger_of(base: str, group: str, offsets: Iterable[TopicPartition]) -> bool:
+    """Return True for the base of a ledger of the group, or of its member with these partitions, of any prefix and writer.
+
+    >>> is_ledger_of("team-group.billing:audit", "billing", []), is_ledger_of("team-group.billing-2", "billing", [])
+    (True, False)
+    """
+    found = re.fullmatch(rf".*-group\.{re.escape(group)}(:(?P<member>[0-9a-f]{{12}}))?(:.*)?", base, re.DOTALL)
+    return found is not None and found["member"] in (None, _hash_of(offsets))
+
+
+def last_job(query: str, entries: Iterable[Entry]) -> LastJob | None:
+    """Return the last job of a ledger; None if it has no entry."""
+    found = list(entries)
+    number = max((entry.batch for entry in found), default=None)
+    if number is None:
+        return None
+    return LastJob(query, number, tuple(dict.fromkeys(entry.ends for entry in found if entry.batch == number)))
+
+
+def parse_ends(ends: str) -> dict[TopicPartition, int]:
+    """Parse the offsets of `Entry.ends`.
+
+    >>> parse_ends('{"orders":{"0":12}}')
+    {TopicPartition(topic='orders', partition=0): 12}
+    """
+    found: dict[str, dict[str, int]] = json.loads(ends or "{}")
+    return {
+        TopicPartition(topic, int(p)): offset for topic, by_partition in found.items() for p, offset in by_partition.items()
+    }
+
+
+def group_job(
+    query: str,
+    ends: Mapping[TopicPartition, int],
+    last: Sequence[LastJob],
+    committed: Mapping[TopicPartition, int],
+    elsewhere: Sequence[LastJob] = (),
+) -> GroupJob | None:
+    """Return the job that commits `ends`: a new job if the last ones are finished, or the unfinished one, repeated.
+
+    None if the group has committed all of `ends`, because the job would look like an earlier one.
+
+    `query` is the first of `job_names`. `last` are the last jobs of the ledgers of both names, and `elsewhere` the last
+    jobs under other prefixes, writers and topics. `committed` are the group's offsets of the partitions of all these jobs.
+
+    Raises LedgerError. UNFINISHED_JOB: a last job wrote rows without committing its offsets, and this job would commit
+    others. LEDGER_MOVED: the same, for a job elsewhere.
+    """
+    for job in elsewhere:
+        if (unfinished := job.unfinished(committed)) and not job.partitions.isdisjoint(ends):
+            raise LEDGER_MOVED(
+                f"The last job of the group wrote rows under {job.query}, and ended before it committed the offsets "
+                f"{unfinished[0]}; this one would write them again. Run that job once with its transactionalIdPrefix, "
+                "writerName, topic and ledgerTopic, and change these then. If the group was reset on purpose, to write "
+                "everything again, delete the ledger with zkafka ledger delete",
+                unfinished=unfinished[0],
+            )
+    text, number = canonical_json(ends), 0
+    for job in last:
+        unfinished = job.unfinished(committed)
+        if text in unfinished:
+            return GroupJob(job.query, job.number, text)
+        if unfinished and (job.query == query or not job.partitions.isdisjoint(ends)):
+            raise UNFINISHED_JOB(
+                f"The last job of the ledger {job.query} wrote rows, and ended before it committed the offsets "
+                f"{unfinished[0]}; this one would commit {text}, and write these rows again; run it once with "
+                "endingOffsets and commitOffsets of the last one, which writes what is missing; if the group was reset on "
+                "purpose, to write everything again, delete the ledger with zkafka ledger delete (its name there begins "
+                "with transactionalIdPrefix)",
+                unfinished=unfinished[0],
+            )
+        if job.query == query:
+            number = job.number + 1
+    is_committed = all(committed.get(tp, 0) >= end for tp, end in ends.items())
+    return None if is_committed else GroupJob(query, number, text)

@@ -32,8 +32,7 @@ from pyspark_zkafka.model.exactly_once import (
     Step,
     write_slot,
 )
-from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES
-from pyspark_zkafka.model.ledger import Entry, QueryName, encode
+from pyspark_zkafka.model.ledger import MAX_ENDS_BYTES, Entry, QueryName, encode
 from pyspark_zkafka.model.row_digests import RowDigest
 from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import WriteOptions

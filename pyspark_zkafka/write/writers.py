@@ -15,8 +15,17 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark_zkafka.conditions import DELIVERY_MISCOUNTED, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import BrokersUnavailable, listing
 from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
-from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
-from pyspark_zkafka.model.ledger import Entry, QueryName, SinkIdentity
+from pyspark_zkafka.model.ledger import (
+    MAX_ENDS_BYTES,
+    Entry,
+    GroupJob,
+    QueryName,
+    SinkIdentity,
+    group_job,
+    is_ledger_of,
+    job_names,
+    last_job,
+)
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import HashKeys, Router
 from pyspark_zkafka.model.planning import Assign, missing_topics

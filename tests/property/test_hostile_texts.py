@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import CheckpointError, LedgerError, OptionError, ZKafkaError
 from pyspark_zkafka.model import ledger
 from pyspark_zkafka.model.checkpoint import StreamOffset
-from pyspark_zkafka.model.group_jobs import parse_ends
+from pyspark_zkafka.model.ledger import parse_ends
 from pyspark_zkafka.model.nouns import ClaimOwner
 from pyspark_zkafka.model.query_lag import parse_source_offsets
 from pyspark_zkafka.model.topic_names import FilterError, topic_filter

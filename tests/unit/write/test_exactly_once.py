@@ -16,8 +16,7 @@ import pytest
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
 from pyspark_zkafka.errors import BrokersUnavailable, LedgerError, OptionError
 from pyspark_zkafka.model.exactly_once import Attempt, RowSet
-from pyspark_zkafka.model.group_jobs import GroupJob
-from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, SinkIdentity
+from pyspark_zkafka.model.ledger import Entry, GroupJob, LedgerKey, QueryName, SinkIdentity
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
