@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, consumer_host
+from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 
 _PARTITION = ("topic", "partition")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReport, UnreadableZnode
+from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.view_tables import Row, timestamp_us

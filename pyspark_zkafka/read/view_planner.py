@@ -12,9 +12,8 @@ from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, describe_mi
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import ZKafkaError, listing
 from pyspark_zkafka.inspect import view_rows as rows
-from pyspark_zkafka.inspect.clusters import ClusterReport, Part, read_cluster
-from pyspark_zkafka.inspect.group_reads import read_part
 from pyspark_zkafka.inspect.groups import decode_groups
+from pyspark_zkafka.inspect.reads import ClusterReport, Part, read_cluster, read_part
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Subscribe, coalesce

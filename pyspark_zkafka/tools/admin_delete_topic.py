@@ -9,7 +9,7 @@ import typer
 
 from pyspark_zkafka.conditions import DELETION_DISABLED, INVALID_OPTION
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.inspect.clusters import ClusterReport
+from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.inspect.view_rows import topic_rows
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS

@@ -22,8 +22,6 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.inspect.clusters import ClusterReport, read_cluster
-from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
 from pyspark_zkafka.inspect.metrics import (
     Gauge,
@@ -33,6 +31,7 @@ from pyspark_zkafka.inspect.metrics import (
     log_metrics,
     partition_metrics,
 )
+from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 

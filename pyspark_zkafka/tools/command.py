@@ -21,8 +21,8 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION
 from pyspark_zkafka.errors import OptionError, ZKafkaError, listing, printable
-from pyspark_zkafka.inspect.group_reads import read_groups
 from pyspark_zkafka.inspect.groups import GroupReports, OffsetsStorage
+from pyspark_zkafka.inspect.reads import read_groups
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ids_path, owners_path

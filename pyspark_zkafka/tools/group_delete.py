@@ -15,7 +15,7 @@ import typer
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSETS_CHANGED, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.group.claims import NoMembers
-from pyspark_zkafka.inspect.group_reads import unknown_groups
+from pyspark_zkafka.inspect.reads import unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import child_path, is_znode_name
 from pyspark_zkafka.tools.command import Target, changes_cluster, require_no_consumers, with_progress

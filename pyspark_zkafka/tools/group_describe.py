@@ -12,8 +12,8 @@ import typer
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import UnknownTopic, listing
-from pyspark_zkafka.inspect.group_reads import read_groups
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, consumer_host, partitions_by_topic
+from pyspark_zkafka.inspect.reads import read_groups
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import TopicPartition

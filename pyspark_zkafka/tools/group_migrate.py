@@ -24,8 +24,8 @@ from pyspark_zkafka.errors import (
 )
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.inspect.group_reads import stored_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets, member_notes
+from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.conditions import NO_MEMBERS
-from pyspark_zkafka.inspect.group_reads import read_groups
+from pyspark_zkafka.inspect.reads import read_groups
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic, topics_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row

@@ -31,8 +31,8 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import NoLeader, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.inspect.group_reads import stored_offsets
 from pyspark_zkafka.inspect.groups import OffsetsStorage, StoredOffsets
+from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.times import parse_datetime_ms, parse_iso_duration_ms

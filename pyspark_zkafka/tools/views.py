@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.cluster import open_cluster
-from pyspark_zkafka.inspect.clusters import read_cluster
+from pyspark_zkafka.inspect.reads import read_cluster
 from pyspark_zkafka.inspect.view_rows import partition_rows
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics

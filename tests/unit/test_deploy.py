@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReports
+from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.lag_listener import LagMetrics
 from pyspark_zkafka.tools.collector import ClusterCollector, Ensemble
 

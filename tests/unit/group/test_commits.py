@@ -9,8 +9,8 @@ import pytest
 from pyspark_zkafka.errors import GroupContended, GroupError, OptionError, PartitionOwned, ZooKeeperError
 from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy, Unchanged
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.inspect.group_reads import stored_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets
+from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.zookeeper.transactions import Create

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import (
     Committed,
     GroupReport,
@@ -16,6 +15,7 @@ from pyspark_zkafka.inspect.groups import (
     PartitionReport,
 )
 from pyspark_zkafka.inspect.metrics import Gauge, cluster_metrics, group_metrics, log_metrics, partition_metrics
+from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from tests.support.cases import each

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReport, decode_groups
+from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.inspect.view_rows import (
     admin_rows,
     broker_rows,

@@ -14,8 +14,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
-from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage
+from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.tools import collector

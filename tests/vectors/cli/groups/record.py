@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
+from pyspark_zkafka.inspect.reads import read_groups, read_logs
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
