@@ -11,8 +11,8 @@ from pyspark_zkafka.group.claims import claim_paths, thread_of
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic, topics_of
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes import topics as znodes
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient

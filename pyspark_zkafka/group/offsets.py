@@ -17,7 +17,7 @@ from pyspark_zkafka.group.commits import CommitResult, commit_offsets, find_lost
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.topics import partition_state_path
+from pyspark_zkafka.model.znodes.cluster import partition_state_path
 from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, OffsetStore
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 

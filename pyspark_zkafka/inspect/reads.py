@@ -25,11 +25,10 @@ from pyspark_zkafka.inspect.groups import (
 )
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
+from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes import topics as znodes
 from pyspark_zkafka.model.znodes.admin import TOPIC_CONFIGS, AdminState, topic_config_path
-from pyspark_zkafka.model.znodes.brokers import BROKER_IDS, BrokerRegistration
-from pyspark_zkafka.model.znodes.topics import ControllerInfo
+from pyspark_zkafka.model.znodes.cluster import BROKER_IDS, BrokerRegistration, ControllerInfo
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children, read_group_znodes
 

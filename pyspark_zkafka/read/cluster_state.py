@@ -20,8 +20,7 @@ from pyspark_zkafka.model.planning import (
     SubscribePattern,
     requested_topics,
 )
-from pyspark_zkafka.model.znodes import brokers as broker_znodes
-from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.retries import Retry
 
@@ -265,7 +264,7 @@ class ClusterState:
 
     def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
         by_name = isinstance(self._subscription, (Subscribe, Assign))
-        lists = [broker_znodes.BROKER_IDS] if by_name else [broker_znodes.BROKER_IDS, znodes.TOPICS]
+        lists = [znodes.BROKER_IDS] if by_name else [znodes.BROKER_IDS, znodes.TOPICS]
         found = zookeeper.children_many(lists, self._on_event)
         topics = requested_topics(self._subscription, found.get(znodes.TOPICS, ()))
         zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)

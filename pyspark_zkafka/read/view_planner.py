@@ -18,8 +18,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Subscribe, coalesce
 from pyspark_zkafka.model.view_tables import VIEWS, Row, restrict
+from pyspark_zkafka.model.znodes.cluster import ControllerInfo
 from pyspark_zkafka.model.znodes.groups import group_path, ids_path, offsets_path, owners_path
-from pyspark_zkafka.model.znodes.topics import ControllerInfo
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children

@@ -10,7 +10,7 @@ import typer
 
 from pyspark_zkafka.conditions import ADMIN_CONFLICT, ADMIN_UNDER_WAY, ADMIN_UNFINISHED, NO_ZOOKEEPER_CONTROLLER
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.model.znodes.topics import CONTROLLER, MIGRATION, decode_controller
+from pyspark_zkafka.model.znodes.cluster import CONTROLLER, MIGRATION, decode_controller
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient

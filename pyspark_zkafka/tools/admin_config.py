@@ -18,7 +18,7 @@ from pyspark_zkafka.model.znodes.admin import (
     encode_topic_config,
     topic_config_path,
 )
-from pyspark_zkafka.model.znodes.brokers import BROKER_IDS, decode_broker
+from pyspark_zkafka.model.znodes.cluster import BROKER_IDS, decode_broker
 from pyspark_zkafka.tools.admin import require_controller, submit
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, changes_cluster, reads_cluster

@@ -14,7 +14,7 @@ from pyspark_zkafka.inspect.view_rows import topic_rows
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS
 from pyspark_zkafka.model.znodes.admin import delete_topic_path
-from pyspark_zkafka.model.znodes.topics import topic_path
+from pyspark_zkafka.model.znodes.cluster import topic_path
 from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, follow, require_controller, submit
 from pyspark_zkafka.tools.arguments import require_topics
 from pyspark_zkafka.tools.command import Target, changes_cluster

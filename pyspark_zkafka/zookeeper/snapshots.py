@@ -12,11 +12,10 @@ from pyspark_zkafka.errors import CodecError, ZooKeeperRefused, listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin as admin_znodes
-from pyspark_zkafka.model.znodes import brokers as broker_znodes
+from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes import topics as znodes
 from pyspark_zkafka.model.znodes.admin import AdminState
-from pyspark_zkafka.model.znodes.brokers import BrokerRegistration
+from pyspark_zkafka.model.znodes.cluster import BrokerRegistration
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
 
@@ -64,10 +63,10 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     def all_brokers_migrated(self) -> bool:
         """True if all brokers have left ZooKeeper for KRaft. Blocks for one round of requests."""
-        found = self.ask(get=[znodes.CONTROLLER], children=[broker_znodes.BROKER_IDS])
+        found = self.ask(get=[znodes.CONTROLLER], children=[znodes.BROKER_IDS])
         node = found.nodes.get(znodes.CONTROLLER)
         is_kraft = node is not None and znodes.decode_controller(znodes.CONTROLLER, node.data).kraft_epoch >= 0
-        return is_kraft and not found.children.get(broker_znodes.BROKER_IDS)
+        return is_kraft and not found.children.get(znodes.BROKER_IDS)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """Brokers, controller, cluster id, and the requested topics that exist. All topics by default.
@@ -81,9 +80,9 @@ class ZooKeeperClient(ZooKeeperConnection):
             with a malformed znode are left out with a warning.
         """
         found = self.survey(topics)
-        leaders = {f"{broker_znodes.BROKER_IDS}/{state.leader}" for state in found.states.values()}
+        leaders = {f"{znodes.BROKER_IDS}/{state.leader}" for state in found.states.values()}
         for path, error in found.unreadable.items():
-            is_broker = path.startswith(broker_znodes.BROKER_IDS + "/")
+            is_broker = path.startswith(znodes.BROKER_IDS + "/")
             if (is_broker and not found.brokers) or (topics is not None and (not is_broker or path in leaders)):
                 raise error
             if topics is None:
@@ -95,7 +94,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         named = None if topics is None else [znodes.topic_path(topic) for topic in topics if is_topic_name(topic)]
         first = self.ask(
             get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
-            children=[broker_znodes.BROKER_IDS, *([znodes.TOPICS] if named is None else [])],
+            children=[znodes.BROKER_IDS, *([znodes.TOPICS] if named is None else [])],
         )
         nodes, below = first.nodes, [f"{path}/{name}" for path, names in first.children.items() for name in names]
         if named is None:
@@ -108,9 +107,9 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     def registrations(self) -> DecodedZnodes[BrokerRegistration]:
         """The znodes of the live brokers, by name. Blocks for two rounds of requests."""
-        ids = self.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
-        nodes = self.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
-        return _by_name(nodes, lambda path, node: broker_znodes.decode_broker(path, node.data))
+        ids = self.children_many([znodes.BROKER_IDS]).get(znodes.BROKER_IDS, [])
+        nodes = self.get_many(f"{znodes.BROKER_IDS}/{name}" for name in ids)
+        return _by_name(nodes, lambda path, node: znodes.decode_broker(path, node.data))
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """The named topics that exist. Blocks for one round of requests."""
@@ -177,14 +176,14 @@ class ZooKeeperClient(ZooKeeperConnection):
         return {tp: decode(path, nodes[path].data) for path, tp in keys.items() if isinstance(tp, TopicPartition)}
 
     def _require_kafka(self) -> None:
-        found = self.exists_many(["/", broker_znodes.BROKER_IDS])
+        found = self.exists_many(["/", znodes.BROKER_IDS])
         if "/" not in found:
             raise NO_CHROOT(
                 f"The chroot {self.config.chroot} of zookeeper.connect does not exist at {self.config.hosts}"
                 f"{self._others()}; correct the part of zookeeper.connect that follows the hosts",
                 chroot=self.config.chroot,
             )
-        if broker_znodes.BROKER_IDS not in found:
+        if znodes.BROKER_IDS not in found:
             raise NO_KAFKA_CLUSTER(
                 f"There is no Kafka cluster at {self.config.connect}: it has no /brokers/ids{self._others()}; check the "
                 "chroot in zookeeper.connect, or, if the cluster runs without ZooKeeper (KRaft), set "
@@ -197,8 +196,8 @@ class ZooKeeperClient(ZooKeeperConnection):
                 chroots = ["", *(f"/{name}" for name in root.children_many(["/"]).get("/", []))]
             except ZooKeeperRefused:
                 chroots = []
-            found = root.exists_many(chroot + broker_znodes.BROKER_IDS for chroot in chroots)
-        clusters = [chroot or "/" for chroot in chroots if chroot + broker_znodes.BROKER_IDS in found]
+            found = root.exists_many(chroot + znodes.BROKER_IDS for chroot in chroots)
+        clusters = [chroot or "/" for chroot in chroots if chroot + znodes.BROKER_IDS in found]
         if not clusters:
             return ", and the ensemble shows no other Kafka cluster"
         return f"; a Kafka cluster is under {' and '.join(clusters)}"
@@ -307,9 +306,9 @@ def _snapshot(
     """Decode all znodes. States leave `nodes`, so that memory does not hold 100,000 of them twice."""
     elected, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
     controller = None if elected is None else znodes.decode_controller(znodes.CONTROLLER, elected.data)
-    registered = {path: node for path, node in nodes.items() if path.startswith(broker_znodes.BROKER_IDS + "/")}
-    brokers = _by_name(registered, lambda path, node: broker_znodes.decode_broker(path, node.data).broker)
-    unreadable = {f"{broker_znodes.BROKER_IDS}/{name}": error for name, error in brokers.unreadable.items()}
+    registered = {path: node for path, node in nodes.items() if path.startswith(znodes.BROKER_IDS + "/")}
+    brokers = _by_name(registered, lambda path, node: znodes.decode_broker(path, node.data).broker)
+    unreadable = {f"{znodes.BROKER_IDS}/{name}": error for name, error in brokers.unreadable.items()}
     unreadable |= {znodes.topic_path(name): error for name, error in topics.unreadable.items()}
     states, malformed = {}, set()
     for path, tp in partitions.items():

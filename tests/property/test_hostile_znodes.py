@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.model.znodes import admin, brokers, groups
-from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes import admin, groups
+from pyspark_zkafka.model.znodes import cluster as znodes
 from tests.support.cases import each
 from tests.support.tiers import repetitions
 
@@ -23,7 +23,7 @@ Decoder = Callable[[str, "bytes | None"], object]
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "znodes.json"
 DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
-    "broker": (r"/brokers/ids/\d+", (brokers.decode_broker,)),
+    "broker": (r"/brokers/ids/\d+", (znodes.decode_broker,)),
     "topic": (r"/brokers/topics/[^/]+", (znodes.decode_topic, znodes.decode_target_replicas)),
     "state": (r"/brokers/topics/[^/]+/partitions/\d+/state", (znodes.decode_partition_state,)),
     "controller": (r"/controller", (znodes.decode_controller,)),

@@ -15,7 +15,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.group.claims import owner_parents
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
-from pyspark_zkafka.model.znodes import admin, groups, topics
+from pyspark_zkafka.model.znodes import admin, cluster, groups
 from pyspark_zkafka.model.znodes.codec import child_path, is_znode_name, is_znode_path
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
@@ -51,7 +51,7 @@ def builders(*modules: ModuleType) -> dict[str, Callable[..., str]]:
 
 
 BUILDERS: dict[str, Callable[..., Any]] = {
-    **builders(admin, groups, topics),
+    **builders(admin, cluster, groups),
     "owner_parents": lambda group, partition: owner_parents(group, [partition])[-1],
     "legacy_offset_path": lambda group, topic: groups.offset_path(group, groups.LegacyPartition(topic, 1, 2)),
     "child_path": lambda name: child_path("/parent", name),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
-from pyspark_zkafka.model.znodes import admin, brokers, groups
-from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes import admin, groups
+from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes.codec import encode_json
 from tests.support.tiers import repetitions
 
@@ -48,8 +48,8 @@ def test_brokers(version: int, names: list[str], host: str, port: int, rack: str
         "port": port,
         "timestamp": "5",
     }
-    found = brokers.decode_broker("/brokers/ids/7", encode_json(written))
-    assert found == brokers.BrokerRegistration(broker, version, host, port, "5")
+    found = znodes.decode_broker("/brokers/ids/7", encode_json(written))
+    assert found == znodes.BrokerRegistration(broker, version, host, port, "5")
 
 
 @given(REPLICAS, st.none() | TEXT)
@@ -113,7 +113,7 @@ def test_keys_round_trip(topic: str, partition: int) -> None:
 
 
 DECODERS: list[Callable[[str, bytes | None], object]] = [
-    brokers.decode_broker,
+    znodes.decode_broker,
     znodes.decode_topic,
     znodes.decode_partition_state,
     znodes.decode_controller,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes.codec import encode_json
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.model.assignors import STRATEGIES
-from pyspark_zkafka.model.znodes import admin, brokers, groups, topics
+from pyspark_zkafka.model.znodes import admin, cluster, groups
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES
 from pyspark_zkafka.options.table import BY_NAME, TABLE
@@ -51,11 +51,11 @@ SPARK_OPTIONS = {
 """The options of KafkaSourceProvider and KafkaWriter (spark-sql-kafka-0-10, 4.2.0)."""
 
 ZNODES: dict[str, Callable[[str, bytes], Any]] = {
-    "/brokers/ids/<id>": brokers.decode_broker,
-    "/brokers/topics/<topic>": topics.decode_topic,
-    "/brokers/topics/<topic>/partitions/<partition>/state": topics.decode_partition_state,
-    "/controller": topics.decode_controller,
-    "/cluster/id": topics.decode_cluster_id,
+    "/brokers/ids/<id>": cluster.decode_broker,
+    "/brokers/topics/<topic>": cluster.decode_topic,
+    "/brokers/topics/<topic>/partitions/<partition>/state": cluster.decode_partition_state,
+    "/controller": cluster.decode_controller,
+    "/cluster/id": cluster.decode_cluster_id,
     "/config/topics/<topic>": admin.decode_topic_config,
     "/admin/reassign_partitions": admin.decode_reassignment,
     "/admin/preferred_replica_election": admin.decode_preferred_election,

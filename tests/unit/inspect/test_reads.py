@@ -13,7 +13,7 @@ from pyspark_zkafka.inspect.groups import LogBounds
 from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, Position
-from pyspark_zkafka.model.znodes.topics import ControllerInfo
+from pyspark_zkafka.model.znodes.cluster import ControllerInfo
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.model.znodes.topics import ControllerInfo, decode_controller
+from pyspark_zkafka.model.znodes.cluster import ControllerInfo, decode_controller
 from pyspark_zkafka.tools.admin import follow, require_controller
 from pyspark_zkafka.tools.admin import show as show_admin
 from tests.support.cases import each

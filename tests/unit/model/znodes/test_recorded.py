@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.model.nouns import PartitionState, TopicPartition
-from pyspark_zkafka.model.znodes import admin, brokers, groups
-from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes import admin, groups
+from pyspark_zkafka.model.znodes import cluster as znodes
 from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "znodes.json"
@@ -21,7 +21,7 @@ Contents = tuple[object, object]
 
 def of_broker(path: str, data: bytes) -> Contents:
     """Return a broker's registration by its fields."""
-    found, text = brokers.decode_broker(path, data), json.loads(data)
+    found, text = znodes.decode_broker(path, data), json.loads(data)
     urls = [f"{e.listener}://{e}" for e in found.broker.endpoints]
     fields = (found.broker.id, found.version, found.host, found.port, found.timestamp, urls)
     expected = [text[key] for key in ("version", "host", "port", "timestamp")]
@@ -144,7 +144,7 @@ def test_paths() -> None:
     paths = {path for _, path, _ in recorded()}
     tp = TopicPartition("peer-a", 3)
     assert {
-        f"{brokers.BROKER_IDS}/0",
+        f"{znodes.BROKER_IDS}/0",
         znodes.topic_path("peer-a"),
         znodes.partition_state_path(tp),
         admin.topic_config_path("w"),
