@@ -256,7 +256,7 @@ def identity_of(topic: Topic | None) -> SinkIdentity | None:
 
 
 def _ledger(options: WriteOptions, plan: WritePlan, sink: SinkIdentity | None, *, is_stream: bool) -> LedgerPlan:
-    from pyspark_zkafka.brokers.transactions import require_transaction_timeout
+    from pyspark_zkafka.records.transactions import require_transaction_timeout
 
     topic = options.ledger_topic
     if topic not in plan.routers:
