@@ -34,7 +34,7 @@ def abort_with_rows_on_their_way(patch: pytest.MonkeyPatch) -> None:
 def never_add_partitions(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: DirectTransactions, partitions: Collection[TopicPartition], timeout_s: float) -> bool:
         self._is_known_to_brokers = True
-        self._rows.register(partitions)
+        self._sender.register(partitions)
         return True
 
     patch.setattr(DirectTransactions, "add_partitions", wrong)

@@ -194,7 +194,7 @@ class Transaction:
 class Attempt:
     """A producer of the id that writes rows and an offset in one transaction or several.
 
-    It also serves as the `Rows` and the `Coordinators` of its transactions.
+    It also serves as the `DirectSender` and the `CoordinatorConnections` of its transactions.
     """
 
     def __init__(self, schedule: Schedule) -> None:

@@ -63,7 +63,7 @@ def _code(failed: int) -> int:
 class DirectSender(Sender):
     """The `Sender` over the connections of the direct transport: idempotent, with acks=all.
 
-    It is also the `Rows` of `DirectTransactions`. Each row is encoded once. `Producing` decides which batches to send,
+    It also sends the rows of `DirectTransactions`. Each row is encoded once. `Producing` decides which batches to send,
     and how to handle failures. The constructor raises Unsupported for properties that need librdkafka, and ``with`` for
     brokers and logins: it connects to a broker.
     """
@@ -247,16 +247,20 @@ class DirectSender(Sender):
         return self._transactions
 
     def start(self, transactional_id: str, producer: ProducerId) -> None:
+        """Send the next batches with these ids and this epoch, from sequence 0."""
         self._connections.transactional_id = transactional_id
         self._producing.start(producer)
 
     def register(self, partitions: Collection[TopicPartition]) -> None:
+        """Allow the batches of these partitions to be sent until the transaction ends."""
         self._producing.register(partitions)
 
     def end_transaction(self) -> None:
+        """Forget the registered partitions."""
         self._producing.end_transaction()
 
     def drain(self, timeout_s: float) -> bool:
+        """Drop unsent rows, and wait for the others. False if brokers may still write rows that were sent."""
         self.purge(in_flight=False)
         self.flush(timeout_s)
         self.purge(in_flight=True)
@@ -264,6 +268,7 @@ class DirectSender(Sender):
 
     @property
     def refusal(self) -> int:
+        """The brokers' error for a refused batch; 0 if none was refused."""
         failed = self._producing.failed
         return NONE if failed is None else int(_code(failed.code))
 

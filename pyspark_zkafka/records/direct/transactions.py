@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -47,6 +47,9 @@ from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Mal
 from pyspark_zkafka.records.sender import GroupOffset, Transactions
 from pyspark_zkafka.retries import Deadline
 
+if TYPE_CHECKING:
+    from pyspark_zkafka.records.direct.sender import DirectSender
+
 _LOAD_IN_PROGRESS, _NOT_AVAILABLE, _NOT_COORDINATOR = 14, 15, 16
 _UNKNOWN_TOPIC, _REQUEST_TIMED_OUT, _CONCURRENT_TRANSACTIONS = 3, 7, 51
 _NETWORK_EXCEPTION, _THROTTLING_QUOTA_EXCEEDED = 13, 89
@@ -59,46 +62,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _DRAIN_S = 5.0
 
 
-class Coordinators(Protocol):
-    """Asks coordinators. A call that returns None is continued by the same call.
-
-    If a connection is lost before a message on it is answered, the coordinator may process that message later, even after
-    the same message was sent again and answered.
-    """
-
-    @property
-    def protocol(self) -> int:
-        """The protocol of transactions that the cluster has enabled."""
-
-    def ask(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
-        """The answer. None if there is none yet or the connection was lost: repeat the call."""
-
-    def forget(self, coordinator: Coordinator) -> None:
-        """Look the coordinator up again before the next message."""
-
-
-class Rows(Protocol):
-    """The sender of the rows, as far as transactions need it."""
-
-    def start(self, transactional_id: str, producer: ProducerId) -> None:
-        """Send the next batches with these ids and this epoch, from sequence 0."""
-
-    def register(self, partitions: Collection[TopicPartition]) -> None:
-        """Allow the batches of these partitions to be sent until the transaction ends."""
-
-    def end_transaction(self) -> None:
-        """Forget the registered partitions."""
-
-    def drain(self, timeout_s: float) -> bool:
-        """Drop unsent rows, and wait for the others. False if brokers may still write rows that were sent."""
-
-    @property
-    def refusal(self) -> int:
-        """The brokers' error for a refused batch; 0 if none was refused."""
-
-
 class DirectTransactions(Transactions):
-    """The `Transactions` over coordinators.
+    """The `Transactions` over coordinators. `sender` sends the rows.
 
     Once the transaction must be aborted, or another producer has fenced this one, `begin`, `commit_offset` and `commit`
     raise that error again.
@@ -119,8 +84,8 @@ class DirectTransactions(Transactions):
     def __init__(
         self,
         timeout_ms: int,
-        coordinators: Coordinators,
-        rows: Rows,
+        coordinators: CoordinatorConnections,
+        sender: DirectSender,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -128,7 +93,7 @@ class DirectTransactions(Transactions):
         self._timeout_ms = timeout_ms
         self._coordinators = coordinators
         self._coordinator = Coordinator("", TRANSACTION)
-        self._rows = rows
+        self._sender = sender
         self._clock = clock
         self._sleep = sleep
         self._producer: ProducerId | None = None
@@ -172,13 +137,13 @@ class DirectTransactions(Transactions):
                     self._failure = error.args[0]
                 return False
         self._is_known_to_brokers = True
-        self._rows.register(partitions)
+        self._sender.register(partitions)
         return True
 
     @property
     def failure(self) -> KafkaError | None:
         """The error that has failed the transaction."""
-        if self._failure is None and (code := self._rows.refusal) != NONE:
+        if self._failure is None and (code := self._sender.refusal) != NONE:
             self._failure = _fatal_or_abortable(code)
         return self._failure
 
@@ -202,7 +167,7 @@ class DirectTransactions(Transactions):
         self._end(True, timeout_s)
 
     def abort(self, timeout_s: float) -> None:
-        is_drained = self._rows.drain(min(timeout_s, _DRAIN_S)) and not self._offset_may_follow
+        is_drained = self._sender.drain(min(timeout_s, _DRAIN_S)) and not self._offset_may_follow
         if not is_drained and self.protocol < SECOND_PROTOCOL:
             # A batch or an offset written after the marker of this abort would open a transaction without an end. With
             # KIP-890, the abort changes the epoch.
@@ -220,11 +185,11 @@ class DirectTransactions(Transactions):
                 self._start(answer)
         self._is_open = self._is_known_to_brokers = False
         self._added_group = None
-        self._rows.end_transaction()
+        self._sender.end_transaction()
 
     def _start(self, answer: Answer) -> None:
         self._producer = answer.producer
-        self._rows.start(self._id, self._known_producer())
+        self._sender.start(self._id, self._known_producer())
 
     def _known_producer(self) -> ProducerId:
         if self._producer is None:
@@ -274,10 +239,14 @@ class _Due(NamedTuple):
 
 
 class CoordinatorConnections:
-    """The `Coordinators` over connections of their own, one to a broker.
+    """Asks coordinators, over connections of its own, one to a broker.
 
-    `note` is called with errors of connections and logins. A connection without an answer for `request_timeout_s` is lost.
-    The coordinator of the transactional id reports the `protocol`.
+    A call that returns None is continued by the same call. If a connection is lost before a message on it is answered, the
+    coordinator may process that message later, even after the same message was sent again and answered. A connection
+    without an answer for `request_timeout_s` is lost. `note` is called with errors of connections and logins.
+
+    `protocol` is the protocol of transactions that the cluster has enabled, as the coordinator of the transactional id
+    reports it.
     """
 
     def __init__(self, client: DirectClient, note: Callable[[Exception], None], request_timeout_s: float) -> None:
@@ -327,6 +296,7 @@ class CoordinatorConnections:
         return NONE
 
     def ask(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
+        """The answer. None if there is none yet or the connection was lost: repeat the call."""
         if self._client.clock() < self._ask_at:
             return None
         try:
@@ -348,6 +318,7 @@ class CoordinatorConnections:
         return None
 
     def forget(self, coordinator: Coordinator) -> None:
+        """Look the coordinator up again before the next message."""
         address = self._addresses.pop(coordinator, None)
         if address is not None:
             self._close(address)
