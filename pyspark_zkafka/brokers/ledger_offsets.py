@@ -61,9 +61,11 @@ class Ledger:
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
+        if not self._known_widths():
+            self._groups()  # finds the widths
         # A broker that takes over as coordinator may not list a group yet. Therefore the key that applies unless the topic
         # grew is always looked up. In a new cluster, that creates __consumer_offsets, which librdkafka's producer needs.
-        widths = {*(self._known_widths() or self._find_widths()), self.partitions}
+        widths = {*self._known_widths(), self.partitions}
         keys = [key_of(self.name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
 
@@ -118,10 +120,6 @@ class Ledger:
 
     def _known_widths(self) -> tuple[int, ...]:
         return _widths.get((self.servers, str(self.name)), ())
-
-    def _find_widths(self) -> tuple[int, ...]:
-        self._groups()
-        return self._known_widths()
 
     def _groups(self) -> list[LedgerGroup]:
         """The groups that may hold entries of slots."""

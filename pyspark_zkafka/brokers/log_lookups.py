@@ -82,18 +82,16 @@ def offset_requests(
 
     With `read_committed`, the latest offset is the last stable one. Only the high watermark is the end of the log.
     """
-    specs = {position: _spec(position) for position in set(positions.values())}
+    specs: dict[Position, OffsetSpec] = {EARLIEST: OffsetSpec.earliest(), LATEST: OffsetSpec.latest()}
+    specs[HIGH_WATERMARK] = specs[LATEST]
+    for position in set(positions.values()):
+        if isinstance(position, AtTimestamp):
+            specs[position] = OffsetSpec.for_timestamp(position.timestamp_ms)
     for committed in (True, False):
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         partitions = [tp for tp, p in positions.items() if committed == (read_committed and p != HIGH_WATERMARK)]
         for batch in batches(partitions, size):
             yield level, {tp: specs[positions[tp]] for tp in batch}
-
-
-def _spec(position: Position) -> OffsetSpec:
-    if isinstance(position, AtTimestamp):
-        return OffsetSpec.for_timestamp(position.timestamp_ms)
-    return OffsetSpec.earliest() if position == EARLIEST else OffsetSpec.latest()
 
 
 def lookup_client(properties: Mapping[str, Any], *, read_committed: bool) -> MessageClient:

@@ -231,12 +231,11 @@ def _merged(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
     for field in (field for kind in kinds for field in kind):
         by_name.setdefault(field.name, []).append(field)
     owned = {field.name: field.type for field in own} if pa.types.is_struct(own) else {}
-    return pa.struct([_merged_field(fields, owned.get(name, RAW)) for name, fields in by_name.items()])
-
-
-def _merged_field(fields: list[pa.Field], own: pa.DataType) -> pa.Field:
-    metadata = next((field.metadata for field in fields if field.metadata), None)
-    return pa.field(fields[0].name, _combined([field.type for field in fields], own), metadata=metadata)
+    merged = []
+    for name, fields in by_name.items():
+        kind = _combined([field.type for field in fields], owned.get(name, RAW))
+        merged.append(pa.field(name, kind, metadata=next((field.metadata for field in fields if field.metadata), None)))
+    return pa.struct(merged)
 
 
 def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:

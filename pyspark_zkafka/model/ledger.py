@@ -218,12 +218,9 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
     slot, batch, rows, at_ms = numbers
     digest, run, write = texts
     at_ms = at_ms if at_ms <= LAST_MS else 0
+    canonical = json.dumps(ends, separators=(",", ":"), ensure_ascii=False) if ends else ""
     topic = None if sink is None else SinkIdentity(*sink)
-    return Entry(slot, batch, rows, digest, run, write, at_ms, _canonical(ends), topic)
-
-
-def _canonical(ends: dict[str, dict[str, int]]) -> str:
-    return json.dumps(ends, separators=(",", ":"), ensure_ascii=False) if ends else ""
+    return Entry(slot, batch, rows, digest, run, write, at_ms, canonical, topic)
 
 
 def _are_offsets(found: Any) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset
+from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import TopicPartition
 
 
@@ -162,8 +162,9 @@ def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> Qu
 
     `read` has the fields that name the micro-batch, its records, and its bytes if known. `history` includes them.
     """
-    behind, ranges = offsets.behind, offsets.end.ranges
+    behind, ranges = offsets.behind, [offsets.end.ranges[tp] for tp in offsets.mzxids]
     has_commits = bool(history.mzxids)
+    uncommitted = sum(max(0, planned.start - planned.committed) for planned in ranges if planned.committed is not None)
     total = sum(behind.values())
     found = replace(
         read,
@@ -171,7 +172,7 @@ def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> Qu
         rebalances=history.rebalances,
         total_records=history.records,
         commits=history.commits if has_commits else None,
-        uncommitted_offsets=sum(_uncommitted(ranges[tp]) for tp in offsets.mzxids) if has_commits else None,
+        uncommitted_offsets=uncommitted if has_commits else None,
     )
     if not behind:
         return found
@@ -186,7 +187,3 @@ def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> Qu
         ),
         offsets_behind_latest=behind,
     )
-
-
-def _uncommitted(planned: PlannedRange) -> int:
-    return 0 if planned.committed is None else max(0, planned.start - planned.committed)

@@ -210,7 +210,12 @@ def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: 
         name: Router(name, len(topic.partitions), snapshot.led(name), partitioner)
         for name, topic in snapshot.topics.items()
     }
-    return WritePlan(bootstrap_servers, routers, _generation(snapshot.topics.values()))
+    generation = frozenset(
+        (name, identity, len(topic.partitions))
+        for name, topic in snapshot.topics.items()
+        if (identity := topic.topic_id or topic.czxid) is not None
+    )
+    return WritePlan(bootstrap_servers, routers, generation if len(generation) == len(routers) else None)
 
 
 def named_topics(options: WriteOptions) -> list[str] | None:
@@ -229,11 +234,6 @@ def _created(options: WriteOptions, servers: str) -> Router:
     topic = options.topic or ""
     with open_producer(options.connection, producer_properties(options.connection, servers)) as producer:
         return Router(topic, *producer.partitions_of(topic), options.partitioner)
-
-
-def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]] | None:
-    found = {(topic.name, topic.topic_id or topic.czxid, len(topic.partitions)) for topic in topics}
-    return None if any(identity is None for _, identity, _ in found) else frozenset(found)  # type: ignore[arg-type]
 
 
 def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> SinkIdentity | None:
