@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
@@ -204,3 +205,15 @@ class MessageClient:
 
 def ignore(error: KafkaError) -> None:
     """Ignore an error of an idle client: its next user receives it again."""
+
+
+def offset_metadata(found: KafkaTopicPartition) -> str:
+    """The metadata of a committed offset, perhaps with other bytes behind it. Empty without metadata.
+
+    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next one in memory. A reader
+    must know where its text ends.
+    """
+    try:
+        return found.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")

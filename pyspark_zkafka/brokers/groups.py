@@ -22,6 +22,7 @@ from pyspark_zkafka.brokers.clients import (
     librdkafka_logger,
     lookup_properties,
     make_consumer,
+    offset_metadata,
     shared_properties,
 )
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
@@ -71,18 +72,6 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
     [1000, 1000, 1]
     """
     return map(dict, batches(list(offsets.items()), _MOST_PER_COMMIT))
-
-
-def offset_metadata(found: KafkaTopicPartition) -> str:
-    """The metadata of a committed offset, perhaps with other bytes behind it. Empty without metadata.
-
-    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next one in memory. A reader
-    must know where its text ends.
-    """
-    try:
-        return found.metadata or ""
-    except UnicodeDecodeError as error:
-        return error.object.decode(errors="replace")
 
 
 class KafkaGroupOffsets:

@@ -235,7 +235,7 @@ PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _known_mechanism = _choice("GSSAPI", *PASSWORD_MECHANISMS, "OAUTHBEARER")
 
 
-def _mechanism(text: str) -> str:
+def _mechanism(text: str) -> str | Mapping[str, str]:
     if text.strip().upper() == "AWS_MSK_IAM":  # of Amazon's Java library
         raise ValueError("OAUTHBEARER, with kafka.sasl.oauthbearer.token.provider=aws-msk-iam")
     return _known_mechanism(text)
