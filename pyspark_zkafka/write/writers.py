@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -31,6 +32,7 @@ from pyspark_zkafka.model.partitioners import HashKeys, Router
 from pyspark_zkafka.model.planning import Assign, missing_topics
 from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
 from pyspark_zkafka.options.values import CommitPlan, WriteOptions
+from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.worker import TaskObject, concise_errors, prepared_worker
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LOOKUPS, _LOOKUP_PAUSE_S = 3, 1.0
 _COMPLETION_S = 5.0
 """The time within which brokers complete a transaction whose commit they have accepted."""
 
@@ -187,7 +190,14 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
     with open_cluster(options.connection) as cluster:
         snapshot = cluster.snapshot(named_topics(options))
         if options.commit is not None and options.commit.offsets:
-            require_partitions(options.commit.offsets, cluster.snapshot({tp.topic for tp in options.commit.offsets}))
+            partitions = Assign(tuple(options.commit.offsets))
+            topics = {tp.topic for tp in partitions.partitions}
+            require_partitions(  # a broker that has just started may know no topic
+                partitions,
+                Retry(_LOOKUPS, _LOOKUP_PAUSE_S, time.sleep).until(
+                    lambda found: not missing_topics(partitions, found), lambda: cluster.snapshot(topics)
+                ),
+            )
     servers = bootstrap_servers(options.connection, snapshot)
     plan = replace(plan_topics(servers, snapshot, options.partitioner), encoding=encoding)
     if options.topic is not None and options.topic not in plan.routers:
@@ -197,9 +207,9 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
     return replace(plan, ledger=_ledger(options, plan, _sink(options, snapshot), is_stream=is_stream))
 
 
-def require_partitions(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot) -> None:
+def require_partitions(partitions: Assign, snapshot: ClusterSnapshot) -> None:
     """Raise UnknownTopic if commitOffsets names a partition that does not exist: ZooKeeper would store its offset."""
-    missing = missing_topics(Assign(tuple(partitions)), snapshot)
+    missing = missing_topics(partitions, snapshot)
     if missing:
         raise UNKNOWN_TOPIC(f"commitOffsets names {listing(missing)}, which the cluster does not have; correct the names")
 

@@ -17,6 +17,7 @@ from pyspark_zkafka.errors import UnknownTopic
 from pyspark_zkafka.model.ledger import SinkIdentity
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.planning import Assign
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.writers import (
     LedgerPlan,
@@ -81,10 +82,10 @@ def test_topic_without_partitions() -> None:
 def test_unknown_partitions_to_commit() -> None:
     """Offsets of topics and partitions that do not exist cannot be committed, and the error names them."""
     known = [TopicPartition("orders", 0), TopicPartition("audit", 0)]
-    require_partitions(known, cluster(ORDERS, AUDIT))
+    require_partitions(Assign(tuple(known)), cluster(ORDERS, AUDIT))
     unknown = [TopicPartition("odrers", 0), TopicPartition("audit", 1)]
     with pytest.raises(UnknownTopic, match=r"UNKNOWN_TOPIC\] commitOffsets names odrers, audit-1, which the cluster does"):
-        require_partitions([*known, *unknown], cluster(ORDERS, AUDIT))
+        require_partitions(Assign((*known, *unknown)), cluster(ORDERS, AUDIT))
 
 
 def test_same_topics() -> None:
