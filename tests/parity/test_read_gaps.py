@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,9 +16,13 @@ from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.parity import by_partition, filled, offsets
+from tests.support.stream import is_late
 from tests.support.tiers import seldom
 from tests.support.topics import create_afresh
 from tests.support.transactions import abort, commit, transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NewTopic = Callable[..., str]
 Peers = Any
@@ -146,3 +152,39 @@ class TestTransactions:
             assert len(peers.same({"subscribe": topic, "kafka.isolation.level": "read_committed"})) == 1
             assert len(peers.same({"subscribe": topic})) == 2
             producer.abort_transaction(30)
+
+
+@pytest.mark.parametrize("source", ["zkafka", *seldom("kafka")])
+def test_deleted_from_an_added_partition(
+    source: str, spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """A stream of either source fails if an added partition lost records before it was read, or reads the rest."""
+    topic, rows = new_topic(), list[tuple[int, int]]()
+
+    def run(fail: str = "true") -> Exception | None:
+        options = {"subscribe": topic, "startingOffsets": "earliest", "failOnDataLoss": fail}
+        options["kafka.bootstrap.servers"] = zkafka_cluster.bootstrap_servers
+        for _ in range(3):
+            frame = spark.readStream.format(source).options(**options).load()
+            writer = frame.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+            query = writer.foreachBatch(
+                lambda batch, _: rows.extend((row.partition, row.offset) for row in batch.collect())
+            ).start()
+            eventually(lambda query=query: not query.isActive, 90, "the query has not ended")
+            if not is_late(error := query.exception()):
+                break
+        return error
+
+    fill(zkafka_cluster, topic, 3, 0)
+    assert run() is None
+    zkafka_cluster.add_partitions(topic, 2)
+    fill(zkafka_cluster, topic, 5, 1)
+    zkafka_cluster.delete_records(topic, {1: 2})
+    expected = {
+        "zkafka": "OFFSET_OUT_OF_RANGE.*-1: starting offset 0 is outside the log",
+        "kafka": "starts from 2 instead of 0",
+    }
+    assert re.search(expected[source], str(run()))
+    assert len(rows) == 3
+    assert run("false") is None
+    assert sorted(rows) == [(0, 0), (0, 1), (0, 2), (1, 2), (1, 3), (1, 4)]
