@@ -17,8 +17,9 @@ After this page you know every option of `spark.read.format("zkafka")` and `df.w
 case-insensitive. Unknown names, malformed values and contradictions are refused in one error, before any task runs.
 
 Of several options for a start, `startingTimestamp` wins over `startingOffsetsByTimestamp`, and that over
-`startingOffsets`; ends likewise. `startingOffsets` as JSON must name every partition or its topic, unless the group has
-an offset or `auto.offset.reset` sets the start of the others.
+`startingOffsets`; ends likewise. `startingOffsets` as JSON must name every partition or its topic, unless
+`auto.offset.reset` sets the start of the others. In a stream with `group.id`, partitions with an offset of the group need
+no name.
 
 | option | value | default | for | description |
 |---|---|---|---|---|

@@ -64,7 +64,7 @@ class AdminRequests:
     def _replace_client(self) -> None:
         """Use a new client, which starts with the bootstrap servers. If it cannot be made, the present one stays."""
         client = self._new_client()
-        self._clients.close()  # no client has a request in flight
+        self._clients.close()  # also with requests to coordinators in flight, see `GroupAdmin`
         self._use(client)
 
     def _new_client(self) -> AdminClient:

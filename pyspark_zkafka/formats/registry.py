@@ -200,7 +200,7 @@ class Registry:
                     raise self._refusal(what, error) from error
                 reason = f"it answered {error.error_message!r} with status {error.http_status_code}"
             except OAuthTokenError as error:
-                if not isinstance(error.__context__, _transport_errors()):
+                if not _is_passing(error.__context__):
                     raise SCHEMA_REGISTRY_REFUSED(
                         f"No token for the schema registry {self._place} was issued: {error}; check "
                         "schema.registry.bearer.auth.*",
@@ -209,7 +209,7 @@ class Registry:
             except _transport_errors() as error:
                 reason = str(error) or type(error).__name__
             except KeyError as error:  # the client requires what RFC 6749 recommends
-                if "expires_in" not in error.args:
+                if not {"expires_in", "expires_at"}.intersection(error.args):
                     raise self._no_registry(what) from error
                 raise SCHEMA_REGISTRY_REFUSED(
                     f"The issuer of tokens for the schema registry {self._place} does not say when they expire "
@@ -269,6 +269,12 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
         ) from None
     except OSError as error:
         raise INVALID_OPTION(f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there") from error
+
+
+def _is_passing(error: BaseException | None) -> bool:
+    """True for an error of a request for a token after which the issuer may answer another one."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return isinstance(error, _transport_errors()) and (status is None or status in (408, 429) or status >= 500)
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:

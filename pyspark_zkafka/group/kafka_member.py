@@ -345,8 +345,8 @@ class KafkaGroupMember:
         """Replace a client that waits for a lost answer, or may send an old commit with the next generation."""
         if not self._state.must_replace_client:
             return
-        client = self._connect(self.handle)
         try:
+            client = self._connect(self.handle)
             client.open()
         except ZKafkaError as error:
             self._note_error(error)  # the next iteration tries again
@@ -372,7 +372,7 @@ class KafkaGroupMember:
     def _check_admission(self) -> None:
         """Without an assignment, check whether the coordinator has admitted the member and assigns it nothing (KIP-848)."""
         now, admission = self._timing.clock(), self._state.admission
-        is_needed = not self._state.is_assigned and self._is_consumer_protocol
+        is_needed = not self._state.is_assigned and self._is_consumer_protocol and bool(self._topics)
         if is_needed and now < admission.check_at:
             return
         admission = admission.postpone(now)

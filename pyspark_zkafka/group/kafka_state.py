@@ -372,7 +372,7 @@ def stall_s(options: GroupOptions) -> float:
     kafka = options.kafka
     if kafka.instance_id is None or kafka.protocol == "consumer":
         return math.inf
-    return _STALL_S + kafka.is_incremental * hold_s(options.hold_ms, kafka.max_poll_interval_ms)
+    return _STALL_S + kafka.is_incremental * hold_s(kafka.hold_ms, kafka.max_poll_interval_ms)
 
 
 def _unanswered(group: str) -> BrokersUnavailable:

@@ -119,7 +119,7 @@ def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str, read: ReadOptions)
     With two stores, only offsets of present topics count that are behind in Kafka, where they may have expired.
     """
     stored = zookeeper.group_offsets(group)
-    if stored and "kafka" in read.stores:
+    if stored and "kafka" in read.stores and read.connection.bootstrap_servers is not None:
         with GroupAdmin.of(read.connection, None) as admin:
             in_kafka = admin.committed(group)
             behind = {tp for tp, offset in stored.items() if offset > in_kafka.get(tp, -1)}

@@ -138,13 +138,15 @@ def identity_after(topic: Topic, before: TopicIdentity, ranges: Collection[Topic
     """Return a topic's identity after one more micro-batch, which has `ranges`.
 
     New partitions become known up to the first one without a range. Another member of the group may own that one, and stop
-    before it commits a first offset.
+    before it commits a first offset. Those of a new topic become known together: all exist before the query reads them.
 
     >>> ranges = {TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 3)}
     >>> identity_after(Topic("t", dict.fromkeys(range(4), (1,))), TopicIdentity(known=1), ranges).known
     2
     """
     known = before.known
+    if not known and not all(TopicPartition(topic.name, number) in ranges for number in topic.partitions):
+        return TopicIdentity.of(topic, 0)
     while known in topic.partitions and TopicPartition(topic.name, known) in ranges:
         known += 1
     return TopicIdentity.of(topic, known)

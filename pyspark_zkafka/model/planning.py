@@ -116,10 +116,9 @@ def check_named(
     subscription: Subscription,
     snapshot: ClusterSnapshot,
     partitions: Collection[TopicPartition],
-    *,
-    may_omit: bool,
+    optional: Collection[TopicPartition] = (),
 ) -> None:
-    """Raise OptionError if a start or end names an unsubscribed partition, or omits one of `partitions` and must not.
+    """Raise OptionError if a start or end names an unsubscribed partition, or omits one of `partitions` not `optional`.
 
     It may name subscribed topics, and partitions of `assign`, that do not exist yet.
     """
@@ -141,7 +140,7 @@ def check_named(
             f"{spec.option} names {listing(unknown)}, which this read does not contain; "
             f"it contains {listing(partitions) or 'nothing yet'}; correct the topic names and partition numbers",
         )
-    missing = [] if may_omit else [str(tp) for tp in partitions if spec.of(tp) is None]
+    missing = [str(tp) for tp in partitions if spec.of(tp) is None and tp not in optional]
     if missing:
         raise OFFSETS_DO_NOT_MATCH(
             f"{spec.option} does not name {listing(missing)}; name every partition (or the whole topic), "

@@ -78,8 +78,8 @@ def plan_batch(
                 raise error
             _log.warning("Missing topics are left out, because missingTopics is wait: %s", error)
         subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
-        check_named(options.start, subscription, snapshot, subscribed, may_omit=options.reset is not None)
-        check_named(options.end, subscription, snapshot, subscribed, may_omit=False)
+        check_named(options.start, subscription, snapshot, subscribed, () if options.reset is None else set(subscribed))
+        check_named(options.end, subscription, snapshot, subscribed)
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -33,6 +33,7 @@ from pyspark_zkafka.model.resumption import (
     checkpoint_or_group,
     deleted_topic,
     is_followed,
+    new_partition,
     outdated,
     resume,
     start_of,
@@ -85,9 +86,9 @@ class StreamStarts:
         """
         member, read = self.session.member, self.options.read
         everything = set(owned if member is None else snapshot.all_partitions())
-        placed = self._placed([tp for tp in sorted(everything) if read.start.of(tp) is None])
-        may_omit = read.reset is not None
-        check_named(read.start, read.require_subscription(), snapshot, sorted(everything - placed), may_omit=may_omit)
+        unnamed = [tp for tp in sorted(everything) if read.start.of(tp) is None]
+        optional = self._placed(unnamed) if read.reset is None else unnamed
+        check_named(read.start, read.require_subscription(), snapshot, sorted(everything), optional)
         self.awaited.update(tp for tp in read.start.by_partition if tp not in everything)
         if self.awaited:
             _log.warning(
@@ -213,7 +214,7 @@ class StreamStarts:
         positions |= dict.fromkeys(without_rule, reset_position(without_rule, self.options.read.reset))
         resolution = self._resolve(positions, first=finished is None)
         if resolution.outside:
-            self._report_outside(resolution.outside)
+            self._report_outside(resolution.outside, {tp for tp, known in facts.items() if starts[tp][0] is new_partition})
         resets = {o.partition for o in resolution.outside}
         resets |= {tp for tp in facts if starts[tp][0] is topic_created_again or facts[tp].is_outdated}
         found = {r.partition: r.start for r in resolution.ranges}
@@ -235,8 +236,9 @@ class StreamStarts:
         awaited = self.awaited.intersection(unread).difference(last_committed)
         new = self.session.created_after_subscription(unread) | awaited
         last_read: dict[str, int] = {}
-        for tp in planned_ranges:
-            last_read[tp.topic] = max(tp.partition, last_read.get(tp.topic, 0))
+        if self.options.group is not None or all(planned.committed is None for planned in planned_ranges.values()):
+            for tp in planned_ranges:
+                last_read[tp.topic] = max(tp.partition, last_read.get(tp.topic, 0))
         return {
             tp: PartitionFacts(
                 planned=planned_ranges.get(tp),
@@ -273,11 +275,11 @@ class StreamStarts:
     def _has_grown(self, partition: TopicPartition, finished: StreamOffset, last_read: int | None) -> bool:
         """Return True if the partition was added to its topic while the query was reading it.
 
-        Without membership, partitions below `last_read` may have had no leader when the query started. An `assign` may add
-        any partition.
+        Without membership, partitions below `last_read` may have had no leader when the query started; it is None if the
+        query has left a group, whose other members may have read the partition. An `assign` may add any partition.
         """
-        identity = finished.topics.get(partition.topic)
-        if identity is None or partition.partition < identity.known or isinstance(self.options.read.subscription, Assign):
+        known = finished.topics.get(partition.topic, TopicIdentity()).known
+        if not 0 < known <= partition.partition or isinstance(self.options.read.subscription, Assign):
             return False
         return self.session.member is not None or (last_read is not None and partition.partition > last_read)
 
@@ -354,12 +356,14 @@ class StreamStarts:
             timeout_s=math.inf if first else ANSWER_S,
         )
 
-    def _report_outside(self, offsets: Iterable[Outside]) -> None:
+    def _report_outside(self, offsets: Collection[Outside], new: Collection[TopicPartition]) -> None:
+        """Report positions outside the logs. No option names the start of `new` partitions."""
+        is_given = any(found.partition not in new for found in offsets)
         report_data_loss(
             OFFSET_OUT_OF_RANGE,
             f"{'; '.join(map(str, offsets))}; records may be lost",
             fail=self.options.read.fail_on_data_loss,
-            remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to "
-            "continue with what is there",
+            remedy=("correct the offsets (of the group, or in startingOffsets), or " if is_given else "")
+            + "set failOnDataLoss to false to continue with what is there",
             otherwise="Continuing with what is there",
         )

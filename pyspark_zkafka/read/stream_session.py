@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -99,20 +99,28 @@ class StreamSession:
         from pyspark_zkafka.group.member import GroupMember
 
         group = self._required_group
+        if group.membership == "auto" and self._is_migrated(ensemble):
+            return False
         member = GroupMember(ensemble, group, self._subscription)
         self.retry(member.join)
-        with ExitStack() as leaving:
-            leaving.callback(member.leave)
-            if group.membership == "auto" and self._have_brokers_left(member.client):
-                from pyspark_zkafka.group.membership import refuse_unmigrated
-
-                if "zookeeper" in self._read.stores:
-                    self.retry(lambda: refuse_unmigrated(member.client, group.name, self._read))
-                return False
-            leaving.pop_all()
         self._opened.callback(member.leave)
         self.member, self._zookeeper = member, member.client
         _log.info("%s joined group %s in ZooKeeper (groupMembership=%s)", member.consumer, group.name, group.membership)
+        return True
+
+    def _is_migrated(self, ensemble: ZooKeeperConfig) -> bool:
+        """Return True if all brokers have left ZooKeeper. Raises an error if the group's offsets have stayed there."""
+        from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+        zookeeper = ZooKeeperClient(ensemble)
+        self.retry(zookeeper.__enter__)
+        with closing(zookeeper):
+            if not self._have_brokers_left(zookeeper):
+                return False
+            if "zookeeper" in self._read.stores:
+                from pyspark_zkafka.group.membership import refuse_unmigrated
+
+                self.retry(lambda: refuse_unmigrated(zookeeper, self._required_group.name, self._read))
         return True
 
     def _have_brokers_left(self, zookeeper: ZooKeeperClient) -> bool:

@@ -182,22 +182,25 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
     Raises ZKafkaError if the cluster cannot be reached, a topic or a partition in commitOffsets does not exist, or the
     brokers do not allow the transaction's timeout.
     """
+    from pyspark_zkafka.brokers.admin import KafkaAdmin
     from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
     from pyspark_zkafka.records.select import uses_native
 
     uses_native(options.connection)  # report a missing native path here, not in each task
     encoding = None if frame is None else plan_encoding(options, frame)
+    ledger_topic = None if options.once is None else options.once.ledger_topic
     with open_cluster(options.connection) as cluster:
-        snapshot = cluster.snapshot(named_topics(options))
+
+        def look_up(topics: Collection[str] | None, is_complete: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
+            # A broker that has just started may know no topic. ZooKeeper knows all topics.
+            retry = Retry(_LOOKUPS if isinstance(cluster, KafkaAdmin) else 0, _LOOKUP_PAUSE_S, time.sleep)
+            return retry.until(is_complete, lambda: cluster.snapshot(topics))
+
+        snapshot = look_up(named_topics(options), lambda found: ledger_topic is None or ledger_topic in found.topics)
         if options.commit is not None and options.commit.offsets:
             partitions = Assign(tuple(options.commit.offsets))
             topics = {tp.topic for tp in partitions.partitions}
-            require_partitions(  # a broker that has just started may know no topic
-                partitions,
-                Retry(_LOOKUPS, _LOOKUP_PAUSE_S, time.sleep).until(
-                    lambda found: not missing_topics(partitions, found), lambda: cluster.snapshot(topics)
-                ),
-            )
+            require_partitions(partitions, look_up(topics, lambda found: not missing_topics(partitions, found)))
     servers = bootstrap_servers(options.connection, snapshot)
     plan = replace(plan_topics(servers, snapshot, options.partitioner), encoding=encoding)
     if options.topic is not None and options.topic not in plan.routers:

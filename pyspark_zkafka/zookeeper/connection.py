@@ -21,6 +21,7 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
+from pyspark_zkafka.retries import elapsed_s
 from pyspark_zkafka.zookeeper import kazoo_errors as errors
 from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, Client, ConnectionLog
 from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
@@ -128,7 +129,7 @@ class ZooKeeperConnection:
         self,
         config: ZooKeeperConfig,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = elapsed_s,
         on_state: Callable[[SessionState], None] | None = None,
     ) -> None:
         self.config = config

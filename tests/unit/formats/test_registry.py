@@ -196,10 +196,19 @@ def no_token(cause: Exception) -> OAuthTokenError:
     return error
 
 
+def refused_request(status: int) -> httpx.HTTPStatusError:
+    """Return the error of a request that the server answered with a status."""
+    request = httpx.Request("POST", "http://issuer/token")
+    return httpx.HTTPStatusError("refused", request=request, response=httpx.Response(status, request=request))
+
+
+NO_TOKENS = [no_token(AWAY), no_token(refused_request(503)), no_token(refused_request(429))]
+
+
 class TestOutages:
     """Registries that do not respond, or refuse."""
 
-    @each("failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader"), no_token(AWAY)])
+    @each("failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader"), *NO_TOKENS])
     def test_short_outage(self, failure: Exception) -> None:
         """A failed request is repeated."""
         found, client, _ = registry(failure, failure, Schema("x"))
@@ -227,6 +236,7 @@ class TestOutages:
             (SchemaRegistryError(401, 401, "Unauthorized"), "SCHEMA_REGISTRY_REFUSED"),
             (SchemaRegistryError(403, 40301, "denied"), "SCHEMA_REGISTRY_REFUSED"),
             (OAuthTokenError("no token"), "SCHEMA_REGISTRY_REFUSED"),
+            (no_token(refused_request(401)), "SCHEMA_REGISTRY_REFUSED"),
             (KeyError("expires_in"), "SCHEMA_REGISTRY_REFUSED"),
             (KeyError("id"), "SCHEMA_REGISTRY_ERROR"),
             (SchemaRegistryError(404, -1, "no such page"), "SCHEMA_REGISTRY_ERROR"),

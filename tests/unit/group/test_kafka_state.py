@@ -9,8 +9,17 @@ import pytest
 
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, GroupError, ZKafkaError
-from pyspark_zkafka.group.kafka_state import Admission, CommitOutcome, CommitQueue, MemberState, PendingCommit, hold_s
+from pyspark_zkafka.group.kafka_state import (
+    Admission,
+    CommitOutcome,
+    CommitQueue,
+    MemberState,
+    PendingCommit,
+    hold_s,
+    stall_s,
+)
 from pyspark_zkafka.model.nouns import TopicPartition
+from tests.support.options import group_options, kafka_group_options
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 NEVER = float("inf")
@@ -248,3 +257,9 @@ def test_refusals() -> None:
     assert twice.fail(REFUSED)[1]
     assert not replace(twice, failures=0).fail(REFUSED)[1]
     assert Admission().fail(BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer"))[1]
+
+
+def test_patience_of_a_static_member() -> None:
+    """A static member of a cooperative group waits as long as another member may hold partitions, and ten seconds."""
+    kafka = kafka_group_options(instance_id="one")
+    assert stall_s(group_options("g", membership="kafka", kafka=kafka)) == 10 + 30

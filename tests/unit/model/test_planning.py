@@ -150,7 +150,7 @@ def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: S
     """Named partitions that are not subscribed and subscribed partitions that are not named are errors."""
     snapshot = cluster(topic("a", 2), topic("b"))
     with pytest.raises(OptionError, match=rf"\[OFFSETS_DO_NOT_MATCH\] {says}"):
-        check_named(spec, subscription, snapshot, [A, A1], may_omit=False)
+        check_named(spec, subscription, snapshot, [A, A1])
 
 
 @each(
@@ -165,25 +165,25 @@ def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: S
 )
 def test_positions_of_what_does_not_exist_yet(spec: OffsetSpec, subscription: Subscription) -> None:
     """A subscribed topic or assigned partition may be named before it exists."""
-    check_named(spec, subscription, cluster(topic("a", 2), topic("b")), [A, A1], may_omit=False)
-    check_named(at(X0), Subscribe(("x",)), cluster(), [], may_omit=False)
+    check_named(spec, subscription, cluster(topic("a", 2), topic("b")), [A, A1])
+    check_named(at(X0), Subscribe(("x",)), cluster(), [])
     with pytest.raises(OptionError, match="it contains nothing yet; correct"):
-        check_named(at(A), Subscribe(("x",)), cluster(), [], may_omit=False)
+        check_named(at(A), Subscribe(("x",)), cluster(), [])
 
 
 def test_starts_may_be_omitted() -> None:
     """With a reset policy, partitions may be left out, but named ones must be subscribed."""
     snapshot = cluster(topic("a", 2))
-    check_named(at(A), Subscribe(("a",)), snapshot, [A, A1], may_omit=True)
+    check_named(at(A), Subscribe(("a",)), snapshot, [A, A1], [A, A1])
     with pytest.raises(OptionError, match="names b-0"):
-        check_named(at(B), Subscribe(("a",)), snapshot, [A, A1], may_omit=True)
+        check_named(at(B), Subscribe(("a",)), snapshot, [A, A1], [A, A1])
 
 
 def test_long_lists_of_names_are_shortened() -> None:
     """An error names ten partitions and counts the rest."""
     partitions = [TopicPartition("t", n) for n in range(25)]
     with pytest.raises(OptionError, match=r"t-0, t-1, .*t-9 and 15 more; name every"):
-        check_named(OffsetSpec("s"), Subscribe(("t",)), cluster(topic("t", 25)), partitions, may_omit=False)
+        check_named(OffsetSpec("s"), Subscribe(("t",)), cluster(topic("t", 25)), partitions)
 
 
 def test_offline_partitions_are_named_with_their_isr() -> None:

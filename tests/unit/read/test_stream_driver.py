@@ -10,9 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, CheckpointError, DataLoss, NoLeader, OptionError, UnknownTopic
 from pyspark_zkafka.model.checkpoint import StreamOffset
-from pyspark_zkafka.model.nouns import (
-    Claim,
-)
+from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.cases import each
@@ -179,9 +177,35 @@ def test_added_partition_with_deletions(in_group: bool) -> None:
     session.logs[T2] = 30
     if session.member is not None:
         session.member.claims[T2] = Claim("c-0", 2)
-    with pytest.raises(DataLoss, match=r"t-2: starting offset 0 is outside the log, which spans \[10, 30\)"):
+    expected = r"t-2: starting offset 0 is outside the log, which spans \[10, 30\); records may be lost; set failOnDataLoss"
+    with pytest.raises(DataLoss, match=expected):
         found.latest(start, limited=True)
     assert (2, 10, 30) in planned(driver(session, failOnDataLoss="false"), start)
+
+
+def test_added_topic_without_a_leader(session: Session) -> None:
+    """A topic that another subscription adds starts at its first records, also where it has no leader at first."""
+    start = driver(session).initial()
+    u1 = TopicPartition("u", 1)
+    session.logs |= {U0: 30, u1: 30}
+    session.offline = {u1}
+    found = driver(session, subscribe="t,u")
+    end = found.latest(start, limited=True)
+    session.offline = set()
+    assert (1, 10, 30) in planned(found, end)
+
+
+def test_group_that_is_left_by_a_query_that_saw_a_topic_grow() -> None:
+    """Without its group, a query reads partitions that other members have read, from the first record that is left."""
+    session = Session(Member(T0, T1))
+    found = driver(session)
+    start = found.latest(found.initial(), limited=True)
+    session.logs |= {T2: 30, TopicPartition("t", 3): 30}
+    session.member.claims[T2] = Claim("c-0", 2)
+    session.firsts[T2] = 0
+    start = found.latest(start, limited=True)
+    session.member = None
+    assert (3, 10, 30) in planned(driver(session), start)
 
 
 @pytest.mark.parametrize("given", [{"assign": '{"t": [0, 1, 2]}'}, {"subscribe": "t,u"}])

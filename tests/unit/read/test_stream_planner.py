@@ -198,4 +198,4 @@ class TestEndOf:
         replaced = state(p0=0).replace_topic("t", TopicIdentity(None, 8))
         before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)}, {})
         _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))
-        assert end == StreamOffset({T0: Range(0, 2)}, {"t": TopicIdentity(None, 8, 1)})
+        assert end == StreamOffset({T0: Range(0, 2)}, {"t": TopicIdentity(None, 8, 0)})

@@ -66,8 +66,8 @@ def test_offsets_that_only_zookeeper_has(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(membership, "GroupAdmin", SimpleNamespace(of=lambda *_: Admin()))
     zookeeper: Any = SimpleNamespace(group_offsets=lambda group: {T0: 9, T1: -1, TopicPartition("deleted", 0): 9})
-    options = {"zookeeper.connect": "z:2181", "subscribe": "t", "group.id": "g", "offsets.storage": "kafka"}
-    read = parse_stream(options).read
+    options = {"zookeeper.connect": "z:2181", "kafka.bootstrap.servers": "k:9092", "subscribe": "t", "group.id": "g"}
+    read = parse_stream({**options, "offsets.storage": "kafka"}).read
     assert read.stores == ("kafka", "zookeeper")
     in_kafka: dict[TopicPartition, int] = {}
     for offsets in ({T0: 9}, {T0: 10, T1: 3}):
