@@ -39,13 +39,13 @@ test-all: $(RELEASE_READY) $(DOCS_READY)
 	$(PYTEST) -m "long or not long" --zkafka-require-servers $(if $(SHARD),--zkafka-shard $(SHARD)) \
 		$(if $(SEED),--zkafka-seed $(SEED)) $(if $(RECORD),--zkafka-record) $(PYTEST_ARGS)
 
-# All versions of Python and pyspark; those of Python that are not on this machine are listed as skipped. PYENV_VERSION
-# puts all of pyenv's versions on the PATH. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" shows what there is; SHARD=1/4 runs
-# a part of each session.
+# Every version of Python and pyspark. A Python that this machine lacks is listed as skipped. PYENV_VERSION puts all of
+# pyenv's versions on the PATH. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" lists the sessions; SHARD=1/4
+# runs a part of each session.
 matrix: $(RELEASE_READY)
 	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/nox $(NOX_ARGS) $(if $(SHARD),-- --zkafka-shard $(SHARD))
 
-# SCHEDULES random schedules of groups, by name and by pattern, and of writes; a failing one is shown as short as it can be.
+# SCHEDULES random schedules of each kind of group, by name and by pattern, and of writes. A failing one is shortened.
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
 
@@ -59,7 +59,7 @@ soak: $(READY)
 soak-exactly-once: $(READY)
 	$(BIN)/python -m tests.faults.exactly_once.soak $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(if $(APPEND),--append $(APPEND))
 
-# The work of days for a planner, BATCHES micro-batches with each kind of group; then what it holds is compared. Half an hour.
+# Days of a planner's work: BATCHES micro-batches with each kind of group. Its resources must not grow. Takes half an hour.
 soak-planner: $(READY)
 	$(BIN)/python -m tests.faults.long_planning $(or $(BATCHES),100000)
 

@@ -46,7 +46,7 @@ class Work:
         """Do the work once, and compare everything that can be compared."""
 
     def touch(self, engine: Engine) -> None:
-        """Do the work with a few records, since Spark ends Python workers that idle for a minute, as in others' turns."""
+        """Do the work with a few records: Spark ends Python workers that idle for a minute during other engines' turns."""
         replace(self, topic=self.few()).act(engine)
 
     def few(self) -> Topic:

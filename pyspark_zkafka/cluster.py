@@ -114,7 +114,7 @@ def describe_migration(outdated: ClusterSnapshot) -> str:
 
 
 def of_listener(broker: Broker, listener: Listener) -> Broker:
-    """Add the requested listener's name to a broker from metadata, which has this listener's endpoint without its name."""
+    """Add the requested listener's name to a broker's endpoints, because the brokers' metadata lacks listener names."""
     if listener.name is None:
         return broker
     return replace(broker, endpoints=tuple(replace(e, listener=listener.name) for e in broker.endpoints))

@@ -271,8 +271,8 @@ MEMBERS_IN_ZOOKEEPER = GroupError.define("""MEMBERS_IN_ZOOKEEPER
     A member cannot join a group in Kafka while ZooKeeper coordinates members of the group. Stop these members first; a
     dead member disappears when its session expires.""")
 INCONSISTENT_GROUP_PROTOCOL = GroupError.define("""INCONSISTENT_GROUP_PROTOCOL
-    The other members of a group in Kafka use another assignment strategy, or the brokers let no two protocols share a
-    group. Set `partition.assignment.strategy` and `group.protocol` to theirs.""")
+    The other members of a group in Kafka use another assignment strategy, or the brokers do not allow two protocols in one
+    group. Set `partition.assignment.strategy` and `group.protocol` to those of the other members.""")
 GROUP_PROTOCOL_UNSUPPORTED = GroupError.define("""GROUP_PROTOCOL_UNSUPPORTED
     `group.protocol` is consumer, which the brokers do not know or have switched off. Set `group.protocol=classic`, or
     raise the feature `group.version` on brokers 4.0 or later.""")

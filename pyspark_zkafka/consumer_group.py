@@ -186,7 +186,7 @@ class ConsumerGroup:
         return self._session
 
     def _columns(self) -> str | StructType:
-        """Return the columns of a batch without a schema of its own."""
+        """Return the columns of a batch that is loaded without a schema."""
         from pyspark_zkafka.formats.decoding import frame_type, pin_formats
         from pyspark_zkafka.model.records import schema_ddl
 

@@ -126,7 +126,7 @@ def assignment_map(owners: Rows, partitions: Rows) -> Figure:
 
 
 def leader_balance(partitions: Rows, brokers: Rows) -> Figure:
-    """Draw the number of partitions that each broker leads as bars, and should lead by preference as lines.
+    """Draw for each broker how many partitions it leads (bar), and of how many it is the preferred leader (line).
 
     A broker without a row in `brokers` is shown as down. Partitions without a leader have their own bar.
 

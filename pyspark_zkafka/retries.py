@@ -63,7 +63,7 @@ class Retry:
         return call()
 
     def until(self, is_final: Callable[[T], bool], call: Callable[[], T]) -> T:
-        """Call until the result is final, or `retries` more times, with a pause before each. A call is retried, too."""
+        """Call until the result is final, repeating at most `retries` times, with pauses. Each call also retries errors."""
         found = self(call)
         for _ in range(self.retries):
             if is_final(found):
@@ -78,9 +78,9 @@ class Retry:
         is_doubtful: Callable[[K, T], bool],
         ask: Callable[[Collection[K]], Mapping[K, T]],
     ) -> dict[K, T]:
-        """Return answers. Doubtful ones are requested again, at most `retries` times, each after `interval_s`.
+        """Request doubtful answers again, at most `retries` times, each time after `interval_s`. Return all answers.
 
-        An answer that is still doubtful after the last try counts. A missing repeated answer is left out.
+        An answer that is still doubtful after the last try is accepted. A key is left out if `ask` does not return it.
         """
         answers = dict(found)
         for _ in range(self.retries):

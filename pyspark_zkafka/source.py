@@ -84,9 +84,9 @@ class ZKafkaDataSource(DataSource):
             return ViewReader(options.view, options, projection)
         pinned = self._pin(options)
         require_projection(projection, *_decoded(pinned, projection))
-        # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. A reader does not get
-        # the setting, but another module creates it if the setting is on. If Spark renames that module, plans are not
-        # narrowed.
+        # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. The setting is not
+        # visible here, but if it is on, another module of Spark calls this method. If Spark renames that module, plans are
+        # not narrowed.
         narrows = options.push_filters and is_called_by(_PUSHDOWN_WORKER)
         reader_class = PushdownReader if narrows else ZKafkaReader
         return reader_class(options, projection, pinned)
@@ -155,5 +155,5 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _decoded(pinned: PinnedFormats | None, declared: pa.Schema) -> tuple[dict[str, pa.DataType | None], bool]:
-    """Return what formats change in the schema that a user may declare."""
+    """Return two arguments of `require_projection`: decoded columns' types, and whether corrupt columns are allowed."""
     return ({}, False) if pinned is None else (pinned.projected(declared), pinned.has_corrupt_columns)

@@ -37,9 +37,9 @@ _frozen_modules = 0
 
 
 class LogFormatter(logging.Formatter):
-    """Formats log lines so that their messages cannot control a terminal, or look like other lines.
+    """Escapes control characters in log messages: a message cannot control a terminal, or imitate further log lines.
 
-    A traceback has several lines, which cannot control a terminal.
+    A traceback keeps its line breaks. Other control characters in it are escaped.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -87,9 +87,9 @@ def _freeze_imports() -> None:
 def concise_errors() -> Iterator[None]:
     """Make Spark's worker report an error of this package by its text alone, without a traceback. Also a decorator.
 
-    The text says all that a user needs. Spark would put the traceback before it, in each of its several copies. Errors
+    The text says all that a user needs. Spark prints it several times, and would put the traceback before each copy. Errors
     that this package does not define keep their traceback, and so do all errors if SPARK_HIDE_TRACEBACK is set and empty.
-    The worker ends after the error, so that the variable concerns no other code.
+    The worker exits after the error, so setting the variable affects no other code.
     """
     try:
         yield

@@ -208,10 +208,10 @@ def ignore(error: KafkaError) -> None:
 
 
 def offset_metadata(found: KafkaTopicPartition) -> str:
-    """The metadata of a committed offset, perhaps with other bytes behind it. Empty without metadata.
+    """The metadata of a committed offset, perhaps followed by stray bytes. Empty without metadata.
 
-    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next one in memory. A reader
-    must know where its text ends.
+    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next zero byte in memory. The
+    caller must find the end of the metadata by itself.
     """
     try:
         return found.metadata or ""

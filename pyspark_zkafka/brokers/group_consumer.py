@@ -279,7 +279,7 @@ def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) 
     if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
         return INSTANCE_ID_TAKEN(
             f"{text}; another member of the group has the group.instance.id {options.instance_id}; give each "
-            "member its own, or wait until the session of one that died has expired",
+            "member its own, or wait until a dead member's session has expired",
         )
     if code in _UNSUPPORTED_CODES or (is_fatal and options.protocol == "consumer"):
         return unsupported_protocol(group, text)

@@ -41,14 +41,14 @@ _ACTIVE_CODES = frozenset(
         KafkaError.NON_EMPTY_GROUP,
     }
 )
-"""Errors of requests by others than the members of an active group."""
+"""Errors for requests of non-members while the group is active."""
 
 _MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _RETRY_BACKOFF_MS = 10
 _SOCKET_MS = 10_000  # brokers answer these requests at once: a later answer is lost
 _TIMEOUT_S = 30.0
-# librdkafka reports errors only between requests: a refusal is recorded after the first, and old enough after the second.
-# There are no more, because an answer that comes after the time-out is lost.
+# Time-outs of the first two requests. librdkafka reports errors only between requests: the first one records a refusal,
+# which is old enough after the second. Later requests get all the time left: an answer after a time-out is lost.
 _LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
 _REPLACED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
@@ -135,7 +135,7 @@ class KafkaGroupOffsets:
         return {_partition(tp): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int], due: _Due | None = None) -> None:
-        """Set the next offsets to read, whatever is stored. `due` returns those to write in a further attempt.
+        """Set the next offsets to read, whatever is stored. Before a retry, `due` returns the partitions left to commit.
 
         Blocks for a request for every 1,000 partitions, and for one more the first time: at most `timeout_s` for each, or
         some seconds if the brokers refuse the connection. Waits for a coordinator that is being replaced.
@@ -202,9 +202,9 @@ class KafkaGroupOffsets:
             self._admin = None
 
     def _ask(self, consumer: Consumer, asked: _Positions, left_s: float) -> _Positions:
-        """Request committed offsets, again after some seconds, unless brokers have refused the connection.
+        """Request committed offsets. Repeats the request after some seconds, unless brokers have refused the connection.
 
-        A coordinator that is being replaced refuses at once. Then waits for its successor.
+        While the coordinator is being replaced, it refuses at once: this method then waits for its successor.
         """
         deadline = time.monotonic() + left_s
         looks = iter((*_LOOK_AFTER_S, math.inf))
@@ -286,8 +286,9 @@ class GroupAdmin(KafkaAdmin):
     broker was down, its requests may wait for their time-out. A new client replaces the old one after a refusal, and before
     a request that follows a lost connection.
 
-    A request to a coordinator has `_REQUEST_S`, and its caller waits for less: librdkafka aborts the process if it finds
-    the coordinator between the time-out and the closing of the client. A client with a request in flight is closed safely.
+    The time-out of a request to a coordinator, `_REQUEST_S`, is longer than its caller waits: librdkafka aborts the process
+    if it finds the coordinator after the time-out, with the client still open. Closing a client with a request in flight is
+    safe.
     """
 
     _has_offsets_topic = False

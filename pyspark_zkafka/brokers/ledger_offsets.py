@@ -37,7 +37,7 @@ _widths: dict[tuple[str, str], tuple[int, ...]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The entries of a query, in the groups of its name, under the `partitions` of a `topic`.
+    """The entries of the query `name`: metadata of its groups' offsets for the `partitions` of the ledger's `topic`.
 
     Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer.
 
@@ -63,8 +63,8 @@ class Ledger:
         """A slot's last entry."""
         if not self._known_widths():
             self._groups()  # finds the widths
-        # A broker that takes over as coordinator may not list a group yet. Therefore the key that applies unless the topic
-        # grew is always looked up. In a new cluster, that creates __consumer_offsets, which librdkafka's producer needs.
+        # A broker that takes over as coordinator may not list a group yet. Always look up the key for the present number of
+        # partitions, too. In a new cluster, this creates __consumer_offsets, which librdkafka's producer needs.
         widths = {*self._known_widths(), self.partitions}
         keys = [key_of(self.name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
@@ -78,7 +78,7 @@ class Ledger:
     ) -> dict[tuple[str, str], list[Entry]]:
         """The entries of this name under other topics, and of other names that `belongs` accepts, by name and topic.
 
-        Entries that do not count, by name and topic, are not decoded. Entries of incomplete transactions are left out.
+        Decodes only entries whose name and topic `counts` accepts. Leaves out entries of incomplete transactions.
         """
         base, found = str(self.name), dict[tuple[str, str], list[Entry]]()
         listed = filter(None, map(LedgerGroup.parse, _retry(self._group_names)))
@@ -114,7 +114,7 @@ class Ledger:
     def _partitions_of(self, group: LedgerGroup) -> range:
         """The partitions under which a group can have entries.
 
-        A topic that was created again may have fewer than the width, and anybody can name a group.
+        A recreated topic may have fewer partitions than the width, and any client can put any width into a group's name.
         """
         return range(min(group.width, self.partitions))
 
@@ -163,7 +163,7 @@ class Ledger:
 
 
 def fitting_width(widths: Iterable[int], partitions: int) -> int:
-    """The width of a ledger for a topic of this many partitions: the least known width, unless the topic had more then.
+    """The width of a ledger whose topic has `partitions`: the smallest known width up to that number, else that number.
 
     >>> fitting_width([], 4), fitting_width([2, 3], 4), fitting_width([8], 4)
     (4, 2, 4)

@@ -112,7 +112,7 @@ _UNKNOWN_EPOCH = "No epoch found"
 _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 _CERTIFICATE_ALERT = re.compile("alert .*(certificate|unknown ca|access denied)")
-"""A broker's refusal of the client's certificate. With TLS 1.3 it follows the handshake, as the loss of the connection."""
+"""A broker's refusal of the client's certificate. With TLS 1.3, it looks like a lost connection after the handshake."""
 
 
 class ErrorReports:
@@ -217,8 +217,8 @@ def leaders_without_answer(partitions: Iterable[TopicPartition], timeout_s: floa
 def truncation(error: KafkaError) -> str | None:
     """The report of a log that was truncated below a position. None for other errors of a partition.
 
-    The code only says to reset the offset; the reason is in the text. If brokers have no epoch for a log, because of an old
-    message format or another topic of the name, it is no truncation.
+    The code only says to reset the offset; the reason is in the text. If brokers have no epoch for a log, it is not
+    truncated: it has an old message format, or belongs to a new topic of the same name.
     """
     text = error.str()
     known = _TRUNCATED in text and _UNKNOWN_EPOCH not in text
@@ -300,7 +300,7 @@ def transaction_failed(error: KafkaError, doing: str, transaction: Transaction) 
     """Our error for one of librdkafka's, with the original name and text; `doing` describes the step."""
     found = f"{doing}: {error.name()} ({error.str()})"
     parameters = {"transactional_id": transaction.transactional_id, "code": error.name()}
-    # Brokers report the same for another producer of the id, and for a transaction that they have aborted.
+    # Brokers return the same errors after another producer has taken the id, and after they have aborted the transaction.
     if error.code() in _FENCING_CODES:
         overdue = transaction.is_overdue
         return FENCED(f"{found}; {_of_fencing(transaction)}", overdue=overdue, **parameters)
@@ -317,6 +317,6 @@ def _of_fencing(transaction: Transaction) -> str:
         )
     return (
         f"another producer has begun to write as {transaction.transactional_id}. Unless this attempt was committed before, "
-        "nothing of it becomes visible. The other producer is a later attempt of the same task; or another query or job, "
-        "which then needs a checkpoint or a writerName of its own"
+        "its rows never become visible. The other producer is a later attempt of the same task, or another query or job, "
+        "which then needs its own checkpoint or writerName"
     )

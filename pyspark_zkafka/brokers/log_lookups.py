@@ -115,9 +115,9 @@ def find_watermarks(
 ) -> dict[TopicPartition, int] | None:
     """The offsets of many partitions at `EARLIEST` or `LATEST`. None unless every leader answers in time.
 
-    An AdminClient creates a future for each partition, which costs two to three times as much for 10,000. But here the
-    result is all or nothing, without a reason. Blocks for `timeout_s`, at most 2 s, and for up to a second the first time.
-    `epochs` receives the leader epochs of logs, if brokers return them.
+    An AdminClient costs two to three times as much for 10,000 partitions, because it creates a future for each. This
+    function, however, gives no reason if it returns None. Blocks for `timeout_s`, at most 2 s, and for up to a second the
+    first time. `epochs` receives the leader epochs of logs, if brokers return them.
     """
     deadline = time.monotonic() + min(timeout_s, _PATIENCE_S)
     found: dict[TopicPartition, int] = {}

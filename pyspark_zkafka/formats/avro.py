@@ -273,12 +273,12 @@ class _Compiler:
         return self._set(node, _ENUM, column, len(self._links) - len(ranges), len(writer.symbols))
 
     def skip(self, writer: AvroType) -> int:
-        """Return the node that skips a value; types that occur again share it, also those within themselves."""
+        """Return the node that skips a value. All occurrences of a type share one node, even inside the type itself."""
         if (known := self._skips.get(id(writer))) is not None:
             return known
         node = self._skips[id(writer)] = self._new("a skipped field")
         if writer.kind == "record" and self._is_empty(writer):
-            # No bytes to skip. A few records that repeat each other would otherwise be walked 2^40 times.
+            # No bytes to skip. Otherwise, a few records that each contain the next one twice would be walked 2^40 times.
             return self._link(node, _OPS["record"], -1, [])
         if writer.kind in ("record", "union"):
             parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
@@ -322,7 +322,7 @@ def _branch_for(writer: AvroType, reader: AvroType) -> AvroType | None:
 
 
 def _has_fields(writer: AvroType, reader: AvroType) -> bool:
-    """True if the writer has the reader's fields, of kinds that fit, or they have defaults. True for other types."""
+    """True if the fields that both have fit, and the reader's other fields have defaults. True for types without fields."""
     ours = _matched_fields(writer, reader)
     pairs = [(theirs.type, ours[theirs.name]) for theirs in writer.fields if theirs.name in ours]
     found = {field.name for _, field in pairs}
@@ -336,7 +336,7 @@ def _may_fit(writer: AvroType, reader: AvroType) -> bool:
 
 
 def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
-    """Return the reader's field for names of the writer's fields: the one with this alias, or else the one of this name.
+    """Map names of the writer's fields to the reader's fields: to the field with that alias, or else of that name.
 
     Follows ``Schema.applyAliases`` of Java, with two exceptions: a field without a default keeps the writer's field of its
     name, and aliases of a field are ignored if the writer has its name. Java refuses both cases, unless two fields swap
@@ -354,9 +354,9 @@ def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
 
 
 def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:
-    """Return what a time must be multiplied by, or divided by if negative; 1 for other values.
+    """Return the number to multiply a time by, or to divide it by if negative; 1 for other values.
 
-    The writer's unit counts, unless its values are plain numbers.
+    Uses the writer's unit, or the reader's if the writer has plain numbers.
     """
     units = [UNITS_NS[unit] for avro in (writer, reader) if (unit := avro.logical.rpartition("-")[2]) in UNITS_NS]
     if pa.types.is_timestamp(type) or pa.types.is_time64(type):

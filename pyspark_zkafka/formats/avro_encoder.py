@@ -25,7 +25,7 @@ from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_lis
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
 _Encode = Callable[[pa.Array, _Rows], list[pa.Array]]
-"""From values without null, and the row that each is in, to their bytes in parts."""
+"""Encodes values without nulls, given the row of each. Returns the columns of byte strings to join row by row."""
 
 
 class AvroEncoder:
@@ -84,7 +84,7 @@ def _constant(data: bytes, count: int) -> pa.Array:
 
 
 def _lookup(chosen: npt.NDArray[np.int64], parts: Sequence[pa.Array]) -> pa.Array:
-    """Row by row, the next value of the chosen part."""
+    """For each row, take the next value of the part whose number is in `chosen`."""
     places, start = np.zeros(len(chosen), np.int64), 0
     for number, part in enumerate(parts):
         places[chosen == number] = np.arange(start, start + len(part))
@@ -302,7 +302,7 @@ def _fixed(avro: AvroType, path: str) -> _Encode:
 
 
 def _blocks(key: _Encode | None, item: _Encode) -> _Encode:
-    """Encode lists, or maps with this function for keys: in one block, and nothing but its end if empty."""
+    """Encode lists, or maps if `key` encodes their keys, as one block. An empty list or map is only the end mark."""
 
     def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
         offsets = np.asarray(values.offsets).astype(np.int64)
@@ -349,7 +349,7 @@ def _always(data: bytes) -> _Encode:
 def encode_default(avro: AvroType, value: Any, path: str) -> bytes:
     """Return the bytes of a field's default in JSON.
 
-    Raises OptionError (INVALID_SCHEMA) if it is not of the type, or has too many parts: a record multiplies them.
+    Raises OptionError (INVALID_SCHEMA) if the default is not of the type, or too large: nested records multiply its size.
     """
     try:
         return _default(avro, value, TypeLimits())

@@ -248,7 +248,7 @@ def _at(path: str) -> str:
 
 
 def arrow_type(avro: AvroType, wanted: pa.DataType | None = None) -> pa.DataType:
-    """Return the type of a column, as from_avro's, or as far as a frame wants it.
+    """Return from_avro's type of a column, with `NOT_WANTED` for fields that a frame's `wanted` type does not have.
 
     Raises OptionError (INVALID_SCHEMA) where Spark has no such type.
     """
@@ -302,7 +302,7 @@ class _Mapping:
 
 
 def wider_kind(values: list[AvroType]) -> str | None:
-    """Return the kind that has the values of a union of two kinds of numbers; None for other unions."""
+    """Return the wider kind of a union of int and long, or of float and double; None for other unions."""
     kinds = {value.kind for value in values} if len(values) == 2 else set()
     return "long" if kinds == {"int", "long"} else "double" if kinds == {"float", "double"} else None
 

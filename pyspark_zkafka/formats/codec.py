@@ -39,13 +39,13 @@ class Decoded:
 
 NOT_WANTED = pa.string()
 """The type of a struct's fields that the frame does not ask for. Only their names matter, for errors."""
-_NOTHING = pa.struct([])  # wanted of the parts of a type that the frame declares with another form, which is an error
+_NOTHING = pa.struct([])  # the wanted type of a part that the frame's type lacks, because its form differs: an error
 
 
 class TypeLimits:
     """Limits on the type that is built of a schema: it can be exponentially larger than the schema's text.
 
-    With a wanted type, which a frame declares, only its fields are built, and count.
+    If a frame declares the wanted type, only the fields of that type are built and counted.
     """
 
     MOST_FIELDS: ClassVar = 20_000

@@ -28,7 +28,7 @@ _Rows = npt.NDArray[np.int64]
 class Prefix:
     """The id or GUID of a payload's schema, and the bytes of the payload before the value.
 
-    `before` has the bytes of a header that a value in Protobuf continues: its message indexes.
+    `before` has the message indexes of a Protobuf value, if a header holds them.
     """
 
     key: int | str

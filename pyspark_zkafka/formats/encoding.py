@@ -26,7 +26,7 @@ from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
 
 _MOST_DEPTH = 63
-"""Levels of a column. Arrow reads batches of 64 levels, and Spark's rows are one."""
+"""The maximum depth of a column. Arrow reads at most 64 levels, and the row itself is one level."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,8 +195,8 @@ def _loads(document: bytes) -> Any:
 def _loses_digits(value: Any, document: bytes) -> bool:
     """Return whether orjson may have changed the digits of a float.
 
-    It has not if its own text of the value, apart from spaces, is the document. Texts that differ in something else are
-    rare enough.
+    False if orjson's own text of the value equals the document, apart from spaces. The texts seldom differ for another
+    reason.
     """
     import orjson
 

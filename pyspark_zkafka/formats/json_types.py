@@ -32,7 +32,7 @@ _CONSTRAINTS = (
     "propertyNames", "patternProperties", "dependencies", "dependentRequired", "dependentSchemas", "oneOf", "anyOf",
     "allOf", "not", "if",
 )  # fmt: skip
-"""Keywords that demand more than the types, which are checked once for a column."""
+"""Keywords that restrict values beyond their types. Types are checked once for a column."""
 
 _FORMATS = {"date-time": pa.timestamp("us", "UTC"), "date-time-local": pa.timestamp("us"), "date": pa.date32()}
 """Types of strings by `format`. OpenAPI's registry of formats has date-time-local."""
@@ -239,9 +239,9 @@ def _merged(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
 
 
 def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
-    """Return the type of what several schemas describe. RAW may only demand more; `own` is the schema's own type.
+    """Return the type of values that several schemas describe. Ignores RAW, which may only add constraints.
 
-    Structs, arrays and maps are combined. Of other types that differ, the schema's own one decides, else the last.
+    Combines structs, arrays and maps. Where other types differ, the schema's `own` type decides, else the last.
     """
     kinds = [kind for kind in kinds if kind != RAW]
     kinds = [kind for kind in kinds if kind != pa.string()] or kinds  # a variant may leave out the format of a string

@@ -144,7 +144,7 @@ def step(
     """Decide a member's next step from its claims towards its assignment (`target`).
 
     Partitions that the running micro-batch is `reading` are kept for at most `hold_s`. The hold starts at the first step
-    that must release a partition, and anew if a later step let it stay. `revoking` is the last step's.
+    that must release a partition, and starts again if a later step lets it stay. `revoking` comes from the previous step.
 
     >>> t0, t1, t2 = (TopicPartition("t", n) for n in range(3))
     >>> found = step({t0: "c-0"}, {t1: Claim("c-0", 1), t2: Claim("c-0", 1)}, [t2], {}, now=100.0, hold_s=4.0)

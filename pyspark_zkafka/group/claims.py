@@ -91,7 +91,7 @@ class Claims:
     def forget(self) -> None:
         """Forget all claims after the end of their session.
 
-        The next session may have made some of them before that was noticed: `verify` finds them.
+        The next session may have made some claims again before the end was noticed: `verify` finds these claims.
         """
         self._in_doubt |= self.owned.keys()
         self.owned = {}
@@ -283,9 +283,9 @@ class NoOwner:
 
 @dataclass(frozen=True, slots=True)
 class NoJvmOwner:
-    """No JVM consumer owns the partitions: it may have read more than it has committed, or start elsewhere.
+    """No JVM consumer owns the partitions: such an owner may have read more than it has committed, or start elsewhere.
 
-    For the start of a group. Offsets that the group has are kept, whatever they are.
+    For the start of a group. Offsets that the group has are kept, whatever their values.
     """
 
     def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:

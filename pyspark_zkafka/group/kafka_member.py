@@ -158,10 +158,10 @@ class KafkaGroupMember:
     ) -> set[TopicPartition]:
         """Commit offsets, whatever is stored. Returns the partitions left out because the member does not own them now.
 
-        `claims` also leaves out partitions that were lost and assigned again. With `of_group`, the offsets are the group's
-        starts, in partitions of all members; an expelled member leaves out all. GroupContended: try these again.
-        Sends a request for every 1,000 partitions, and blocks for up to 30 seconds for each. Raises BrokersUnavailable
-        without an answer: the offsets of that request may be committed, later ones were not sent.
+        With `claims`, also leaves out partitions that were lost and assigned again. With `of_group`, the offsets are the
+        group's starts, in partitions of all members; an expelled member leaves out all. GroupContended: the caller may try
+        again. Sends a request for every 1,000 partitions, and blocks for up to 30 seconds for each. Raises
+        BrokersUnavailable without an answer: the offsets of that request may be committed, later ones were not sent.
         """
         lost: set[TopicPartition] = set()
         for some in commit_requests(offsets):
@@ -281,7 +281,7 @@ class KafkaGroupMember:
         self._requests.refuse()
 
     def _serve_requests(self) -> None:
-        """Queue commits. A caller of `rebalance` reads nothing, which ends a waiting revocation."""
+        """Queue commits. A call of `rebalance` means that no partition is being read, and ends a waiting revocation."""
         for commit in self._requests.take():
             if commit is None:
                 self._reading = frozenset()

@@ -328,7 +328,7 @@ class GroupMember:
         if self._attempts != before and self._attempts.count % self._options.max_retries == 0:
             _log.warning(
                 "%s cannot claim its partitions after %d tries, and continues to try: %s. Stop members that are stuck, or "
-                "have another partition.assignment.strategy",
+                "that use another partition.assignment.strategy",
                 self.consumer,
                 self._attempts.count,
                 listing(blockers, 3, "; "),
@@ -364,7 +364,7 @@ class GroupMember:
         return bool(lost)
 
     def _require(self, owner: ClaimOwner) -> None:
-        """Raise if the session has ended: claims that the next session lacks were not deleted by another client."""
+        """Raise if the session has ended: its claims ended with it, and no other client has deleted them."""
         if self.owner != owner:
             raise _no_session()
 

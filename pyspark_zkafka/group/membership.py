@@ -28,7 +28,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class KafkaJoin:
-    """Joins a member to a group. `servers` returns the bootstrap servers of a client that is made now, on any thread."""
+    """Joins a member to a group. `servers` is called on any thread, and returns the bootstrap servers for a new client."""
 
     connection: ConnectionOptions
     servers: Callable[[], str]
@@ -114,9 +114,9 @@ def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
 
 
 def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str, read: ReadOptions) -> None:
-    """Raise if ZooKeeper, which all brokers have left, has offsets of a group that Kafka lacks. Blocks for some requests.
+    """Raise if ZooKeeper has offsets of a group that Kafka lacks, after all brokers have left. Blocks for some requests.
 
-    With two stores, only offsets of present topics count that are behind in Kafka, where they may have expired.
+    With two stores, counts only offsets of existing topics that are lower or missing in Kafka, where they may have expired.
     """
     stored = zookeeper.group_offsets(group)
     if stored and "kafka" in read.stores and read.connection.bootstrap_servers is not None:
@@ -126,6 +126,6 @@ def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str, read: ReadOptions)
             stored = {tp: stored[tp] for tp in behind & set(admin.snapshot({tp.topic for tp in behind}).all_partitions())}
     if stored:
         raise MIGRATED_TO_KRAFT(
-            f"All brokers have left ZooKeeper for KRaft, where group {group} has its offsets; copy them with zkafka groups "
-            "migrate, and set groupMembership=kafka and kafka.bootstrap.servers",
+            f"All brokers have left ZooKeeper for KRaft, but ZooKeeper has offsets of group {group}; copy them with zkafka "
+            "groups migrate, and set groupMembership=kafka and kafka.bootstrap.servers",
         )

@@ -76,8 +76,8 @@ class GroupOffsets:
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
         """The next offsets to read. Partitions without one are absent.
 
-        The larger offset of two stores counts. ZooKeeper keeps offsets of deleted topics: such an offset counts
-        only if Kafka has no offset, which may have expired, or the same one, which was committed together with it.
+        The larger offset of two stores counts. ZooKeeper keeps offsets of deleted topics. Such an offset counts only if
+        Kafka has no offset (it may have expired), or has the same offset (both were committed together).
 
         Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it and treats it as 0: the
         partition's owner has to report it.

@@ -129,8 +129,8 @@ def read_groups(
 
     `brokers` opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. It
     is called only if needed. Without it, the reports have neither. `brokers_with_short_timeout` opens the client for the
-    members in Kafka. Its refusal or missing answer is no error. Groups without a match of `matching` in their name are not
-    read.
+    members in Kafka. If the brokers refuse or do not answer, the result's `kafka_problem` says why, without an error. Only
+    groups with a match of `matching` in their name are read.
 
     Raises GroupError (``UNKNOWN_GROUP``) if ZooKeeper does not have one of the `names`.
     """

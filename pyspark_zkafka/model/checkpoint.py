@@ -15,7 +15,7 @@ the query started, has read the partitions below ``known``. Later partitions are
 
 The third number of a range is the group's committed offset at planning time, and the fourth is the ``mzxid`` of the commit.
 The third is left out without a group, or if the group had no offset. Earlier versions also left it out if it equalled the
-start and there was no fourth. The fifth is `PlannedRange.left`; the fourth is -1 then if there is none.
+start and there was no fourth. The fifth is `PlannedRange.left`; a range with a fifth has -1 instead of a missing fourth.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Attempt:
     ends: str = ""
 
     def has_recorded(self, entry: Entry) -> bool:
-        """True if the entry is of this run, and of this call where there may be several."""
+        """True if the entry names this run, and, where a run may have several calls, also this call."""
         return (entry.run, entry.write) == (self.run, self.write)
 
 
@@ -241,7 +241,7 @@ def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]
 
 
 def _was_accepted(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
-    """True if the write has an entry of this batch under its present name: no other name is its former one."""
+    """True if the write has an entry of this batch under its present name: then it has no former name."""
     return any(entry.batch == attempt.batch for entry in entries.values())
 
 
@@ -257,7 +257,7 @@ def _may_be_renumbered(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
 
 
 def _require_not_former(attempt: Attempt, former: Mapping[str, Collection[Entry]]) -> None:
-    """The number of another micro-batch is no reason to refuse: other queries and jobs may have the same names."""
+    """Raise if this batch is recorded under a former name. Entries of other batches may be of other queries and jobs."""
     places = sorted(place for place, entries in former.items() if any(entry.batch == attempt.batch for entry in entries))
     if places:
         raise LEDGER_MOVED(
@@ -303,9 +303,9 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
     if others:
         raise WRITTEN_TWICE(
             f"Micro-batch {attempt.batch} has been written already, at least in part, by an earlier write of the same "
-            "foreachBatch under the same name. If this write tries the earlier one again, do not name it, which would "
-            "duplicate rows: let the query fail, and restart it. If it is another write, set a writerName of its own for "
-            "it and for each further one, and keep the name of the first write: its rows are recorded under this name",
+            "foreachBatch under the same name. If this write tries the earlier one again, do not name it, because that "
+            "would duplicate rows: let the query fail, and restart it. If it is another write, set a writerName of its own "
+            "for it and for each further one, and keep the name of the first write: its rows are recorded under this name",
             batch=attempt.batch,
         )
 

@@ -257,7 +257,7 @@ class _Parser:
             raise self.error("a { that begins no repetition")
         least, most = int(found["least"]), int(found["most"] or 0)
         if found["most"] and most < least:
-            raise self.error("a repetition of at least more than at most", start)
+            raise self.error("a repetition with a minimum above its maximum", start)
         if max(least, most) > _MOST_REPEATED:
             raise self.error(f"a repetition of more than {_MOST_REPEATED} times", start)
         # RE2 takes a count with leading zeros for literal text.

@@ -6,7 +6,7 @@ the slot alone. The rows and the entry become visible together, or never.
 
 A key is a group, and a partition of the ledger's topic. A group has a key for each partition that the topic had when the
 query began, its *width*; further slots use further groups. The width is a part of the group's name, and the slot a part of
-the entry, so that partitions that are added later move nothing.
+the entry, so that no key changes when partitions are added later.
 
 A batch job that commits a group's offsets writes the rows of each slot in a transaction, and commits the offsets after all
 transactions. If the job dies in between, its rows are written, but its offsets are not committed. Each entry of its ledger
@@ -38,7 +38,7 @@ _LARGEST = 2**63 - 1
 _SEPARATOR = ".slots-"
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# As `str` writes it, and no other way: Kafka numbers partitions by int32, and a leading zero is another group's.
+# Only numbers as `str` writes them: at most 10 digits (Kafka's int32), and no leading zero, which another group may have.
 _NAME = re.compile(r"(?P<base>.+)\.slots-(?P<width>[1-9][0-9]{0,9})-(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
 
 
@@ -46,9 +46,8 @@ _NAME = re.compile(r"(?P<base>.+)\.slots-(?P<width>[1-9][0-9]{0,9})-(?P<number>0
 class QueryName:
     """The identity under which a query, or a batch job, writes: the base of its transactional ids and its groups.
 
-    `query` is the id of a query in Spark, or the name of a batch job with the kind of name before it: ``writer.`` or
-    ``group.``. `writer` distinguishes several writes of one query, for example in ``foreachBatch``. It is empty
-    for a query's only write.
+    `query` is the id of a query in Spark, or the name of a batch job after the prefix ``writer.`` or ``group.``. `writer`
+    distinguishes several writes of one query, for example in ``foreachBatch``. It is empty for a query's only write.
     """
 
     prefix: str
@@ -90,7 +89,7 @@ class QueryName:
 
     @staticmethod
     def unnumbered(prefix: str, *writers: str) -> re.Pattern[str]:
-        """The bases of ledgers that a write without batchId has in any query, as one of these writers, or without a name.
+        """A pattern for the ledger bases of a write without batchId, in any query, with one of these writers or none.
 
         >>> bool(QueryName.unnumbered("z", "orders").fullmatch("z-8f1c2d3e-0000-4000-8000-000000000001-orders"))
         True
@@ -200,7 +199,7 @@ def encode(entry: Entry) -> str:
 
 
 def decode(metadata: str, place: str = "The ledger") -> Entry:
-    """The entry in the metadata of an offset, whatever follows it; `place` is the key's, for the error.
+    """Decode the entry in the metadata of an offset, and ignore text after it. `place` names the key in errors.
 
     Raises LedgerError (UNREADABLE_LEDGER) for anything else: ignoring it would mean writing rows again.
     """

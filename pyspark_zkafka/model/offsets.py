@@ -41,7 +41,7 @@ Position = int | AtTimestamp
 
 @dataclass(frozen=True, slots=True)
 class FromEdge:
-    """A number of records after the earliest offset, or before the latest: `records` is negative. Never outside the log."""
+    """An offset that is `records` after the earliest, or, if negative, before the latest. Never outside the log."""
 
     edge: Literal[-2, -1]
     records: int

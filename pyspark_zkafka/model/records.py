@@ -43,9 +43,9 @@ _SPARK_NAMES = {
 UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
 """confluent-kafka's errors for a header whose name is not UTF-8.
 
-With the error, it creates a list that contains a null pointer and crashes any access. It must be called through map(), as
-by `read_headers`: a plain call does not always detect the error. It must not be called again for the same message, which
-keeps the list.
+With the error, `Message.headers` creates a list with a null pointer, and any access to the list crashes. Call it through
+map(), as `read_headers` does: a plain call does not always detect the error. Do not call it again for the same message,
+which keeps the list.
 """
 
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
@@ -81,7 +81,7 @@ def require_projection(
 
     The schema may have any of the columns in any order, each with its type. `key` and `value` may be string (UTF-8).
 
-    `decoded` has the types of decoded columns, None for any type if all its parts may be null. A user's schema may leave
+    `decoded` has the types of decoded columns. None allows any type whose parts may all be null. A user's schema may leave
     out fields of structs. `CORRUPT_COLUMNS` are allowed with `has_corrupt_columns`.
     """
     decoded = decoded or {}

@@ -35,7 +35,7 @@ class ClientProperty:
     `name` is the user's, without ``kafka.``. `clients` has C for consumers and P for producers. `read` converts the value
     to librdkafka's. `targets` are librdkafka's names, separated by blanks: ``=`` is the same name, and an empty text marks
     a property that only determines the meaning of others. `when` is another property and its permitted values (None: not
-    set); `otherwise` is the advice if it has another value, or without `when`, if this property has.
+    set). `otherwise` is the advice if `when` is not met. Without `when`, it is the advice for a malformed value.
     """
 
     name: str

@@ -216,7 +216,7 @@ TABLE: tuple[Option, ...] = (
         _READS,
         "If a topic or partition does not exist, or a pattern matches no topic: fail, or wait with a warning each minute. "
         "A batch and a stream with `Trigger.AvailableNow` do not wait, but read the other topics.",
-        Derived("fail; without `Trigger.AvailableNow`, wait for a pattern in a stream, and for a member of a group"),
+        Derived("wait for a pattern in a stream, and for a member of a group, without `Trigger.AvailableNow`; else fail"),
     ),
     Option(
         "view",

@@ -180,7 +180,7 @@ class ReadOptions:
     """Options of a batch read; a stream shares most of them.
 
     `stores` has the stores of the group's offsets, in the order of writing; the larger of two offsets counts.
-    `missing_topics` is None for a stream without the option that may wait: it waits, but fails if its trigger has an end.
+    `missing_topics` is None if a stream that may wait leaves the option out: it waits, but fails if its trigger has an end.
     `ignored` has the given stream options, which a batch ignores. `formats` is None if keys and values stay binary.
     """
 

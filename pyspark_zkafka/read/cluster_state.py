@@ -248,12 +248,12 @@ class ClusterState:
             self._left_at = self._clock()
         if self._snapshot is not None and self._clock() - self._left_at < RESTARTED_S:
             return BROKERS_UNAVAILABLE(
-                "No broker is registered in ZooKeeper, during a migration to KRaft: the last one restarts, or has left; "
-                f"waiting {RESTARTED_S:.0f} s for one",
+                "No broker is registered in ZooKeeper, during a migration to KRaft: the last broker is restarting, or has "
+                f"left; waiting {RESTARTED_S:.0f} s for a broker",
             )
         return MIGRATED_TO_KRAFT(
-            f"All brokers have left ZooKeeper for KRaft; group {group} has its members there, who would not see new "
-            "partitions; stop all of them, copy the offsets with zkafka groups migrate, and start them with "
+            f"All brokers have left ZooKeeper for KRaft; group {group} has its members in ZooKeeper, where new partitions "
+            "do not appear; stop all members, copy the offsets with zkafka groups migrate, and start the members with "
             "groupMembership=kafka and kafka.bootstrap.servers",
         )
 
@@ -289,7 +289,7 @@ def _lacks_partitions(before: ClusterSnapshot, found: ClusterSnapshot) -> bool:
 
 
 def max_age_s(snapshot: ClusterSnapshot, *, is_watched: bool) -> float:
-    """Return the seconds after which to read the cluster again without a report of a watch."""
+    """Return the age, in seconds, at which to replace a snapshot if no watch has reported a change."""
     if any(snapshot.leader(tp) is None for tp in snapshot.all_partitions()):
         return _LEADERLESS_AGE_S
     return _WATCHED_AGE_S if is_watched else _POLLED_AGE_S
@@ -303,5 +303,5 @@ def has_same_topics(snapshot: ClusterSnapshot, now: ClusterSnapshot) -> bool:
 
 
 def moved_topics(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:
-    """Return the topics that have a partition with another leader, or with its first one."""
+    """Return the topics with a partition whose leader has changed, or that had no leader and now has one."""
     return {tp.topic for tp in now.states if (leader := now.leader(tp)) is not None and leader != before.leader(tp)}

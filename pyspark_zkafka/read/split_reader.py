@@ -27,10 +27,10 @@ _PAUSE_S = 0.2
 _ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
-"""The present topic of the name, compared with the planned topic."""
+"""Result of comparing the present topic of the name with the planned topic."""
 
 Fallback = Callable[[Unsupported, int], PartitionConsumer]
-"""Opens librdkafka's consumer, given why the direct transport cannot read on, and the next offset."""
+"""Opens librdkafka's consumer. Arguments: why the direct transport cannot continue, and the next offset."""
 
 
 @dataclass(frozen=True, slots=True)

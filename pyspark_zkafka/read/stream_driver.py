@@ -88,8 +88,8 @@ class StreamDriver:
         """Return the start offset of a new query. Every call returns the same offset.
 
         Spark calls this again after it has planned the first micro-batch, and when a restart repeats that micro-batch. A
-        repeated micro-batch reads the same records, even if the options no longer fit the topics. `latest` therefore raises
-        the errors that are not retriable.
+        repeated micro-batch reads the same records, even if the options no longer fit the topics. Errors that are not
+        retriable are therefore kept, and `latest` raises them.
         """
         if self._initial_offset is None:
             self._open()
@@ -145,8 +145,8 @@ class StreamDriver:
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end of the next micro-batch, or `start` if there is nothing to read. Commits, releases and claims.
 
-        The first call waits until the member is assigned its partitions. With fixed ends, returning `start` ends the query.
-        It is returned only at the fixed ends; see `FixedEnds.wait` for the errors before they are reached.
+        The first call waits until the member is assigned its partitions. With fixed ends, `start` is returned only at these
+        ends, and ends the query. For errors before the ends are reached, see `FixedEnds.wait`.
         """
         self._open()
         if self._session.member is not None and self._start is None:
@@ -213,8 +213,9 @@ class StreamDriver:
     def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
         """Return the splits of the micro-batch that ends at `end`, and the bootstrap servers.
 
-        The present owners do not matter. The splits are in the order of the partitions, whoever leads them: Spark numbers
-        tasks by the order, and a micro-batch that is repeated after an election must have the same rows in each task.
+        Includes partitions that the member no longer owns. The splits are in the order of the partitions, whoever leads
+        them: Spark numbers tasks in this order, and a micro-batch repeated after an election must have the same rows in
+        each task.
         """
         self._open()
         planned = self._parse(end)
@@ -418,8 +419,8 @@ def commit_positions(
 ) -> StreamState:
     """Commit the due positions of owned partitions; see `StreamState.due`. Logs retriable errors, and retries later.
 
-    Leaves out partitions that were revoked and assigned again: another client may have changed the group's offset, where
-    the query continues.
+    Leaves out partitions that were revoked and assigned again: the query continues at the group's offset, and another
+    client may have changed that offset.
     """
     due = state.due(again=again)
     member = session.member

@@ -104,7 +104,7 @@ class StreamEnds:
 
 
 class _Owner(NamedTuple):
-    """The owner of another member's partition, with the group's offset and the time at the first sight of this owner."""
+    """Another member that owns a partition: its incarnation, and the group's offset and the time when first seen."""
 
     incarnation: str
     offset: int
@@ -235,7 +235,7 @@ class StreamLimits:
         self._sampled_at = float("-inf")
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
-        """Limit the ranges; none are left below `minOffsetsPerTrigger` if `may_wait`. Blocks for up to 3 s."""
+        """Limit the ranges. With `may_wait`, returns none while no micro-batch is due. Blocks for up to 3 s."""
         if self._limits.is_unlimited:
             return dict(ranges)
         backlog = sum(r.size for r in ranges.values())

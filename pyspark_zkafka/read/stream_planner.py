@@ -190,7 +190,7 @@ _GONE = TopicIdentity()
 def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicIdentity]:
     """Return the identities of topics that were created again since the last micro-batch.
 
-    A topic that is in no micro-batch yet is compared since its ends were fixed, or one of its partitions was assigned.
+    A topic that no micro-batch has yet is compared with its identity when its ends were fixed or a partition was assigned.
     """
     found = {}
     assigned = {tp.topic for tp in state.assigned} if state.newly_assigned else set()
@@ -211,9 +211,9 @@ def check_topics(
 ) -> tuple[StreamState, list[Loss]]:
     """Find partitions that were read and no longer exist, and topics that were created `again`.
 
-    Partitions that other members read count, too: a member that watches topics releases deleted ones at once. `again` has
-    the `replaced_topics`. Not a loss: a topic that was never read, whose deletion was reported, or that the group has read
-    since (`followed`). A topic that reappears unchanged continues at its position.
+    Also checks partitions that other members read: a member that watches topics releases deleted ones at once. `again` has
+    the `replaced_topics`. A topic is no loss if it was never read, its deletion was reported before, or the group has read
+    the new topic (`followed`). A topic that reappears unchanged is read from its last position.
     """
     losses = []
     gone = sorted(tp for tp in finished.ranges if tp.topic not in snapshot.topics and tp.topic not in state.replaced)

@@ -323,7 +323,7 @@ class StreamStarts:
             report_outdated(unused, stale, self.options.read.fail_on_data_loss)
 
     def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
-        """Log that another client has changed the group's offset, where the stream continues."""
+        """Log that the stream continues at the group's offset because another client has changed it."""
         found, planned = resume(facts.planned, facts.current, facts.last), facts.planned
         if found.moved and found.position is not None and planned is not None:
             is_progress = self.session.member is not None and found.position > planned.until
@@ -343,8 +343,8 @@ class StreamStarts:
         return None if given == "committed" else given
 
     def _resolve(self, positions: Mapping[TopicPartition, NamedPosition], first: bool) -> Resolution:
-        # After the first planning, the time-out is short: other partitions wait meanwhile, and these are retried. A later
-        # partition without a record at its timestamp waits for one.
+        # After the first planning, the time-out is short: other partitions wait meanwhile, and failed calls are retried. A
+        # partition that is assigned later waits for a record at its timestamp.
         read = self.options.read
         return resolve(
             list(positions),

@@ -149,8 +149,8 @@ class MessageSender(Sender):
     def _observe(self, length: int) -> int:
         """An upper bound of the records without a report, given the length of librdkafka's queue.
 
-        The queue also has errors and log lines until they are polled. Only `_send` adds records, so that the shortest
-        length since then is the bound. It is exact once the queue was empty, as at the end of a flush. A report for every
+        The queue also has errors and log lines until they are polled. Only `_send` adds records: the bound is the shortest
+        length since the last `_send`. It is exact once the queue was empty, as at the end of a flush. A report for every
         record would take a fifth of the time of a write.
         """
         self._awaited = min(self._awaited, length)

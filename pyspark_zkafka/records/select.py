@@ -232,7 +232,7 @@ def _lease_producer(
     properties: Mapping[str, Any],
     lease: Callable[[type[Sender]], P],
 ) -> P:
-    """Lease a producer of the direct transport; of librdkafka, with a log line, if the direct transport cannot be used."""
+    """Lease a producer of the direct transport. If that cannot be used, log why, and lease a producer of librdkafka."""
     if uses_native(connection) and _may_log_in(properties, _level(connection)):
         from pyspark_zkafka.records.consumer import Unsupported
         from pyspark_zkafka.records.direct.sender import DirectSender
@@ -261,8 +261,8 @@ def open_transactional(
     """Open a producer for one transaction of the properties' ``transactional.id``, with rows of a `topic`.
 
     Fences earlier producers of the id. No transaction may be open at the end of the ``with`` block. This process may reuse
-    a producer that had any id, the same generation (see `open_producer`) and the same other properties, with its
-    connections. An error in the block closes the producer.
+    a producer of any id, with its connections, if the generation (see `open_producer`) and all other properties are equal.
+    An error in the block closes the producer.
     """
     from pyspark_zkafka.records.transactions import TransactionalProducer
 

@@ -95,9 +95,9 @@ def explained(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """An offset to commit for a group. It must not be negative, which librdkafka ignores.
+    """An offset to commit for a group. It must not be negative: librdkafka ignores negative offsets.
 
-    The metadata must not have a zero byte. One is stored after it, and counts towards the brokers' limit on its size.
+    The metadata must not have a zero byte. A zero byte is stored after it, and counts towards the brokers' size limit.
     """
 
     group: str
@@ -110,8 +110,8 @@ class GroupOffset:
 class Transactions(Protocol):
     """Transactions of a sender whose properties have a ``transactional.id``.
 
-    Each call raises KafkaException with librdkafka's error: fatal, retriable (make the same call again to continue), or one
-    after which the transaction must be aborted (``txn_requires_abort``). Signals are not handled while a call waits.
+    Each call raises KafkaException with librdkafka's error. The error is fatal, retriable (repeat the call to continue), or
+    requires an abort of the transaction (``txn_requires_abort``). Signals are not handled while a call waits.
     """
 
     resumes_offsets: bool

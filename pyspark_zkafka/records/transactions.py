@@ -277,7 +277,7 @@ class TransactionalProducer(CountingProducer):
         return transaction_failed(error, doing, Transaction(self._id, self.transaction_timeout_ms, elapsed_ms))
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
-        """The error that failed the transaction. If the record did, or its topic is missing, the error of the record."""
+        """The record's error if it failed the transaction, or if the topic is missing; else the transaction's error."""
         cause = self._failure_of_transaction()
         if cause is not None and failure.cause in _DROPPED:
             failure = replace(failure, cause=f"not sent, because another record failed with {explained(cause.code())}")

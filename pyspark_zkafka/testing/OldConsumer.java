@@ -24,16 +24,16 @@ import kafka.javaapi.consumer.ConsumerConnector;
 import kafka.message.MessageAndMetadata;
 
 /**
- * Kafka's own consumer of the old kind, under remote control. Compiles against Kafka 0.8.2.2 and 1.1.1.
+ * Kafka's old high-level consumer, under remote control. Compiles against Kafka 0.8.2.2 and 1.1.1.
  *
  * Arguments: --topics a=1,b=2 (streams by topic), or --whitelist REGEX or --blacklist REGEX with --streams N; and
  * properties of the consumer as key=value.
  *
- * Standard output has one JSON object a line: {"event":"ready"} when the streams are there, {"event":"record",...} with key
+ * Standard output has one JSON object per line: {"event":"ready"} once there are streams, {"event":"record",...} with key
  * and value in base64 or null, {"event":"committed"}, {"event":"stopped"}, {"event":"failed","during":...,"message":...}.
- * Standard input takes the commands "commit" and "stop". SIGTERM stops, too. Everything else is said on standard error.
+ * Standard input takes the commands "commit" and "stop". SIGTERM also stops it. Everything else goes to standard error.
  *
- * When the streams cannot be made, e.g. after the last failed rebalance, the connector is shut down and made anew.
+ * If the streams cannot be created, e.g. after the last failed rebalance, shuts the connector down and creates another one.
  * Otherwise the member would own partitions and read none.
  */
 public final class OldConsumer {

@@ -85,7 +85,7 @@ def _no_java(found: str, advice: str) -> LocalClusterError:
 
 
 def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str, str]:
-    """Return the classpath, and the class or source file to run, of a program of one file that uses Kafka's jars.
+    """Prepare a single-file program that uses Kafka's jars; return its classpath, and the class or source file to run.
 
     Compiles each source once for each version of Kafka, into the cache folder, with Eclipse's compiler if Java is a JRE.
     Raises `NOT_COMPILED`, with the compiler's output, and the errors of `fetch_jars`.

@@ -1,7 +1,7 @@
 """``zkafka checkpoint show``: the positions in a query's checkpoint, and the options that take the query over.
 
-A checkpoint's folder has ``offsets/N``, the end of micro-batch N of each source, ``commits/N`` once it is finished, and
-``sources/S/0``, where source S of Spark's started.
+A checkpoint's folder has the end of micro-batch N in each source (``offsets/N``), a mark that it is finished
+(``commits/N``), and the start of source S, if it is Spark's own (``sources/S/0``).
 
 References
 ----------

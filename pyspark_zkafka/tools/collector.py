@@ -130,7 +130,8 @@ class BrokerReader:
 class Reading(Generic[T]):
     """The newest result of a call, None if there is none or the call failed.
 
-    `age_s` is the time since the call that returned it began. `timed_out` means that a later call did not end in time.
+    `age_s` is the time since the start of the call that returned `value`. `timed_out` means that a later call did not end
+    in time.
     """
 
     value: T | None = None
@@ -159,7 +160,7 @@ class SharedCall(Generic[T]):
                 self._pending = self._executor.submit(self._call, call)
 
     def result(self, timeout_s: float) -> Reading[T]:
-        """The result of the call under way, or else of the last one; of an earlier call if it does not end in time.
+        """Wait for the running call, if there is one, and return the result of the last call that has ended.
 
         After a ZKafkaError, there is no result. The log has a line for an error, and for a call that does not end in time.
         """

@@ -89,7 +89,7 @@ def _remedy(error: OSError) -> str:
 
 @contextmanager
 def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """Have SIGTERM end the exporter also as process 1 of a container, to which the signal's default does not apply."""
+    """Make SIGTERM end the exporter even if it is process 1 of a container, where the signal's default does nothing."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

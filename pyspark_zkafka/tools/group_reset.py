@@ -73,7 +73,7 @@ Offsets = tuple[dict[TopicPartition, int], list[str]]
 def plan_offsets(
     scenario: Scenario, partitions: Collection[TopicPartition], current: Mapping[TopicPartition, int], logs: Logs
 ) -> Offsets:
-    """Return the new offsets of the partitions; a file has its own partitions. All but `current` ones are in their logs.
+    """Return the new offset of each partition, or of each partition in a file. Only `current` may keep one outside its log.
 
     `current` has the committed offsets. Raises ClusterStateError if a partition has no committed offset to shift.
     """

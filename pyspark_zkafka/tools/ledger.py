@@ -113,7 +113,7 @@ def groups_of(names: Iterable[str], queries: Collection[str] | None = None) -> d
 def group_by_query(
     groups: Mapping[str, Collection[str]], metadata: Mapping[str, Mapping[TopicPartition, str]]
 ) -> dict[str, QueryLedger]:
-    """The ledgers by query, of groups by query and the metadata of their offsets by group."""
+    """Return each query's ledger, from the names of its groups and the metadata of their offsets."""
     found = {}
     for query, names in groups.items():
         records = [StoredEntry.read(group, tp, text) for group in names for tp, text in metadata.get(group, {}).items()]

@@ -1,4 +1,4 @@
-"""Migration of a group's offsets from one store to the other, decided from values: differences, copies, and its end.
+"""Pure decisions of a migration of a group's offsets: how the stores differ, what to copy, and when to stop.
 
 `group_migrate` reads both stores, copies, and reads both again.
 """

@@ -50,7 +50,7 @@ _MOST_COMMITS = 5
 _RECORDED_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
-"""The time that is kept for the commit of a task that waits; less where the transaction's timeout is short."""
+"""The time that a waiting task reserves for its commit; less if the transaction's timeout is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Writing:
     query : str, optional
         The id of its streaming query, if Spark names one.
     former : re.Pattern, optional
-        The bases of ledgers that the write may have from before its batchId was set or left out; None if `query` is enough
-        to find these.
+        Matches the bases of ledgers that the write may have used before its batchId was set or left out; None if `query` is
+        enough to find them.
     """
 
     name: QueryName

@@ -53,12 +53,12 @@ _COMPLETION_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlan:
-    """Where an exactly-once write keeps its ledger, and which call it is.
+    """The place of an exactly-once write's ledger, and the identity of the call.
 
     Each of the topic's `partitions` can hold the entry of a slot. `call` is unique to a call of ``df.write``, and empty for
     a streaming writer: a query has only one. `job` identifies a write with commitOffsets. It is None for other writes, and
-    if the group has committed all of the offsets already. `sink` is the option's topic, if the ledger is under another
-    topic, which outlives it.
+    if the group has committed all of the offsets already. `sink` is the option's topic if another topic has the ledger: the
+    ledger then outlives the option's topic.
     """
 
     topic: str
@@ -72,8 +72,8 @@ class LedgerPlan:
 class WritePlan:
     """The plan of a write, shared by its tasks: a router for each topic, and the bootstrap servers.
 
-    `generation` distinguishes these topics from others of the same names; None where they have no identity. `ledger` is
-    None for a write that is at-least-once, `encoding` if keys and values are bytes or text.
+    `generation` distinguishes these topics from others of the same names; None unless all have an identity. `ledger` is
+    None for an at-least-once write. `encoding` is None if keys and values are bytes or text.
     """
 
     bootstrap_servers: str
@@ -149,9 +149,9 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
 
 
 class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
-    """Writes one micro-batch. At-least-once, unless the options say otherwise: one that Spark runs again is written again.
+    """Writes one micro-batch. At-least-once, unless the options say otherwise: a repeated micro-batch is written again.
 
-    Spark creates a writer for each micro-batch, so partitions added to a topic are used from the next one on.
+    Spark creates a writer for each micro-batch. The next micro-batch therefore uses partitions that were added to a topic.
     """
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -359,7 +359,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
 
 
 class RowSender:
-    """Routes and sends batches, and counts rows; `observe` is called with all that is sent."""
+    """Routes and sends batches, and counts rows; `observe` is called with each batch before it is sent."""
 
     def __init__(
         self,

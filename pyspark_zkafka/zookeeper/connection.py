@@ -43,7 +43,7 @@ _BULK_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, ZKafkaErr
 _log = logging.getLogger(__name__)
 
 _no_bulk_before: dict[str, float] = {}
-"""After a failed bulk read, the time of the next one, by hosts; infinite for an ensemble with a server before 3.6."""
+"""The earliest time of the next bulk read after a failed one, by hosts. Infinite if a server is older than 3.6."""
 
 Watch = Callable[[object], None]
 SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
@@ -137,7 +137,7 @@ class ZooKeeperConnection:
         self._clock = clock
         self._kazoo: Any = None
         self._opening = threading.Lock()
-        self._reopening: Any = None  # the client for which a thread does so
+        self._reopening: Any = None  # the client that a thread is reopening
         self._handler = BoundedHandler(clock)
         self._log = ConnectionLog(_log)
         self._timeout_s = config.connection_timeout_ms / 1000
@@ -365,8 +365,8 @@ class ZooKeeperConnection:
     def _full(self, path: str) -> str:
         if not is_znode_path(path):  # kazoo would change it, or refuse it without a usable error
             raise ZOOKEEPER_MISUSED(
-                f"{shown_name(path)} is not the path of a znode, and was not requested; if ZooKeeper itself has a znode of "
-                "such a name, delete it; else report this",
+                f"{shown_name(path)} is not the path of a znode, and was not requested; delete the znode if ZooKeeper has "
+                "one of this name, or else report this",
             )
         return self.config.chroot + path if path != "/" else self.config.chroot or "/"
 

@@ -111,9 +111,9 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
     also = " and that they support SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
     also += " on a TLS port that matches zookeeper.ssl.*" if config.tls is not None else ""
     return ZOOKEEPER_UNREACHABLE(
-        f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
-        f"and ports in zookeeper.connect, which must not be a broker's, that the servers run{also} and have a quorum, or "
-        "raise zookeeper.connection.timeout.ms",
+        f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check that "
+        "zookeeper.connect has ZooKeeper's hosts and ports, not a broker's, and "
+        f"that the servers run{also} and have a quorum, or raise zookeeper.connection.timeout.ms",
         hosts=config.hosts,
     )
 

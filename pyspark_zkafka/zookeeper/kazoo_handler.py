@@ -18,7 +18,7 @@ from kazoo.protocol.states import KeeperState
 _MAX_TROUBLES = 8
 _SHORTEST_S = 0.01
 _AHEAD_BYTES = 64 * 1024
-_GRANTED = slice(8, 12)  # of a connection's first answer: its length, the protocol's version, the timeout
+_GRANTED = slice(8, 12)  # the timeout in a connection's first answer, after the length and the protocol's version
 
 
 class Client(KazooClient):  # type: ignore[misc]
@@ -108,8 +108,8 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 class WakeUps:
     """A socket that can be read once for each `send`, which never blocks.
 
-    kazoo's thread reads none while it reconnects, and a pair of sockets is full after some 280 of them: a round of many
-    requests would block until the ensemble answers.
+    kazoo's thread reads no wake-ups while it reconnects. A plain pair of sockets is full after some 280 wake-ups: a round
+    of many requests would then block until the ensemble answers.
     """
 
     def __init__(self) -> None:

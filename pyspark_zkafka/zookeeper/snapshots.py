@@ -76,8 +76,8 @@ class ZooKeeperClient(ZooKeeperConnection):
         Raises
         ------
         CodecError
-            A znode of a named topic, of the leader of a partition, or of every broker is malformed. Without names, topics
-            with a malformed znode are left out with a warning.
+            The znodes of all brokers are malformed or, if topics are named, a znode of a named topic or of a leader is.
+            Without names, brokers and topics with a malformed znode are left out with a warning.
         """
         found = self.survey(topics)
         leaders = {f"{znodes.BROKER_IDS}/{state.leader}" for state in found.states.values()}
@@ -303,7 +303,7 @@ def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
 def _snapshot(
     nodes: dict[str, Znode], topics: DecodedZnodes[Topic], partitions: Mapping[str, TopicPartition]
 ) -> ClusterSnapshot:
-    """Decode all znodes. States leave `nodes`, so that memory does not hold 100,000 of them twice."""
+    """Decode all znodes. Removes partition states from `nodes`: memory would otherwise hold 100,000 of them twice."""
     elected, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
     controller = None if elected is None else znodes.decode_controller(znodes.CONTROLLER, elected.data)
     registered = {path: node for path, node in nodes.items() if path.startswith(znodes.BROKER_IDS + "/")}

@@ -76,9 +76,9 @@ class BrokerRegistration:
 def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
     """Decode a broker's registration. The broker's id is the last part of `path`.
 
-    Versions above 5 are read as 5. Version 1 and 0.7 have one PLAINTEXT endpoint. The name of a listener is its security
-    protocol if the listener map does not have it, and in versions 2 and 3. Raises CodecError for any other form, or a
-    version below 1.
+    Versions above 5 are read as 5. Version 1 and 0.7 have one PLAINTEXT endpoint. In versions 2 and 3, or if the map of
+    listeners lacks a listener, its name is also its security protocol. Raises CodecError for any other form, or a version
+    below 1.
     """
     broker_id = parse_integer(path, path.rpartition("/")[2].encode(), "a broker id as the znode's name")
     text = decode_text(path, data, _BROKER)

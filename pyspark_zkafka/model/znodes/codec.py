@@ -176,7 +176,7 @@ def is_znode_path(text: str) -> bool:
 
 
 def child_path(parent: str, name: str) -> str:
-    """``parent/name``. Raises OptionError (INVALID_NAME) for a name that would make a path of another znode, or of none."""
+    """``parent/name``. Raises OptionError (INVALID_NAME) if this would not be the path of a child of `parent`."""
     if not is_znode_name(name):
         raise INVALID_NAME(
             f"{shown_name(name)} cannot be the name of a znode below {parent}; use letters, digits, '.', '_' and '-'",

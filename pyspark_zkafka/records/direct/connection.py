@@ -46,7 +46,7 @@ from pyspark_zkafka.retries import Deadline
 A = TypeVar("A")
 Address = tuple[str, int]
 Waiting: TypeAlias = Generator[None, None, A]
-"""Steps that yield whenever the caller's time is over before they are done."""
+"""A generator that yields whenever the caller's time runs out before the work is done."""
 
 _SEND_TIMEOUT_S = 10.0
 _NO_LINGER = struct.pack("ii", 1, 0)

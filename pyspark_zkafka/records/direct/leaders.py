@@ -40,7 +40,7 @@ class _Leader:
         self.buffer = Buffer()
         self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and the starts of their time-outs
         self.muted_until = 0.0
-        self.is_wanted = False  # to send to, since the last wait
+        self.is_wanted = False  # whether a request needed it since the last wait
 
 
 class LeaderConnections:

@@ -99,7 +99,7 @@ class DirectTransactions(Transactions):
         self._producer: ProducerId | None = None
         self._failure: KafkaError | None = None
         self._is_open = False
-        self._is_known_to_brokers = False  # they have, or may have, a partition or an offset of the transaction
+        self._is_known_to_brokers = False  # whether they may have a partition or an offset of the transaction
         self._added_group: str | None = None
         self._offset_may_follow = False
         self._asked: Message | None = None
@@ -241,7 +241,7 @@ class _Due(NamedTuple):
 class CoordinatorConnections:
     """Asks coordinators, over connections of its own, one to a broker.
 
-    A call that returns None is continued by the same call. If a connection is lost before a message on it is answered, the
+    Repeat a call that returns None to continue it. If a connection is lost before a message on it is answered, the
     coordinator may process that message later, even after the same message was sent again and answered. A connection
     without an answer for `request_timeout_s` is lost. `note` is called with errors of connections and logins.
 

@@ -28,8 +28,8 @@ struct avro {
     const struct zkafka_avro_program *program;
     struct column *columns;
     const uint8_t *start, *at, *end; /* the payload */
-    int64_t first_rows;              /* room of a column when its first value comes */
-    int64_t empty_items;             /* that the record may still have in its arrays and maps */
+    int64_t first_rows;              /* initial room of a column, in rows */
+    int64_t empty_items;             /* how many more items without bytes the record may have */
     int32_t depth;
     bool no_memory;
     struct zkafka_avro_flaw *flaw;

@@ -87,7 +87,7 @@ def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
         while not inflater.eof:
             if not rest:
                 raise CorruptRecords("their end is missing")
-            chunk = rest[:_GZIP_CHUNK]  # what follows a member is copied: little, even if there are many
+            chunk = rest[:_GZIP_CHUNK]  # zlib copies the bytes after a member: few, even if there are many members
             inflated.append(inflater.decompress(chunk, left + 1))
             left -= len(inflated[-1])
             _require_bound(bound - left, bound)

@@ -149,13 +149,13 @@ enum {
     AVRO_DOUBLE,
     AVRO_BYTES,    /* bytes or a string */
     AVRO_FIXED,    /* of `number` bytes */
-    AVRO_ENUM,     /* `count` symbols; from link `first` on the offset and size of each in the constants, or -1 and 0 */
+    AVRO_ENUM,     /* `count` symbols; links from `first` on: the offset and size of each in the constants, or -1 and 0 */
     AVRO_ARRAY,    /* items of node `first`; `number` is 1 if they may have no bytes */
     AVRO_MAP,      /* values of node `first` */
     AVRO_RECORD,   /* `count` nodes, from link `first` on; so with AVRO_UNION */
     AVRO_UNION,
     AVRO_MEMBER,   /* node `first` as field `count` of a struct whose other fields are null; reads nothing else */
-    AVRO_CONSTANT, /* node `first`, from `count` bytes of the constants, from `number` on; reads nothing */
+    AVRO_CONSTANT, /* node `first` reads `count` bytes of the constants from `number` on; nothing of the payload */
     AVRO_REFUSED   /* a value for which the reader's schema has no type */
 };
 
@@ -197,15 +197,15 @@ enum {
     AVRO_NEGATIVE,    /* a length */
     AVRO_NOT_UTF8,
     AVRO_NOT_BOOLEAN,
-    AVRO_SYMBOL,         /* number `found` of an enum that has fewer */
-    AVRO_UNKNOWN_SYMBOL, /* one that the reader's schema lacks */
-    AVRO_BRANCH,         /* number `found` of a union that has fewer */
-    AVRO_UNKNOWN_BRANCH, /* one that the reader's schema lacks */
+    AVRO_SYMBOL,         /* symbol `found` of an enum with fewer symbols */
+    AVRO_UNKNOWN_SYMBOL, /* a symbol that the reader's schema lacks */
+    AVRO_BRANCH,         /* branch `found` of a union with fewer branches */
+    AVRO_UNKNOWN_BRANCH, /* a branch that the reader's schema lacks */
     AVRO_ITEMS,          /* more items than the payload can have */
-    AVRO_BLOCK,          /* items of a block that have `found` bytes more than it says */
+    AVRO_BLOCK,          /* a block with `found` bytes more than its stated size */
     AVRO_DIGITS,         /* a decimal beyond the precision */
     AVRO_TIME,           /* a time beyond 64 bits */
-    AVRO_DEEP,           /* more than `found` values within each other */
+    AVRO_DEEP,           /* more than `found` nested levels */
     AVRO_TRAILING        /* bytes after the value */
 };
 
