@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.formats.decoding import PinnedFormats
     from pyspark_zkafka.options.values import ReadOptions, WriteOptions
 
+_PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
 
@@ -95,14 +96,20 @@ class ZKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
         with prepared_worker():
+            from pyspark_zkafka.errors import ZKafkaError
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.options.stream import parse_stream
-            from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
+            from pyspark_zkafka.read.stream_reader import RefusedStream, ZKafkaStreamReader
 
+        try:
             options = parse_stream(self.options)
             projection = _arrow_schema(schema)
-        pinned = self._pin(options.read)
-        require_projection(projection, *_decoded(pinned, projection))
+            pinned = self._pin(options.read)
+            require_projection(projection, *_decoded(pinned, projection))
+        except ZKafkaError as error:
+            if not is_called_by(_PLANNER):
+                raise
+            return RefusedStream(error)
         return ZKafkaStreamReader(options, projection, pinned)
 
     @concise_errors()

@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark_zkafka._version import __version__
 from pyspark_zkafka.errors import ZKafkaError, printable
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ _KEPT_BYTES = 64 * 1024 * 1024
 _LARGEST_KEPT_BYTES = 32 * 1024 * 1024
 _USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 
-_DAEMON = "pyspark.daemon"
+_DAEMON, _WORKER = "pyspark.daemon", "pyspark.worker"
 _TCP_OPTIONS = ("TCP_NODELAY", "TCP_QUICKACK")  # the second one exists on Linux only
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -221,6 +223,22 @@ def _worker_socket() -> socket.socket | None:
         if isinstance(found, socket.socket):
             return found
     return None
+
+
+def whole_input(batches: Iterator[T]) -> Iterator[T]:
+    """Yield a task's batches. Raises EOFError after the last one if the task has ended before its input.
+
+    If the input fails, or the task is killed, Spark's JVM closes the connection to this worker after any batch. pyarrow
+    takes this for the end of the input. After the real end, the JVM sends one more message.
+    """
+    yield from batches
+    for module, frame in _callers():
+        peek = getattr(frame.f_locals.get("infile"), "peek", None) if module == _WORKER else None
+        if peek is None:
+            continue
+        if not peek(1):
+            raise EOFError("Spark has ended the task before its input: another task failed, or the query was stopped")
+        return
 
 
 def is_called_by(module: str) -> bool:

@@ -15,6 +15,7 @@ from pyspark_zkafka.worker import TaskObject, concise_errors, exit_on_sigterm, i
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_zkafka.errors import ZKafkaError
     from pyspark_zkafka.formats.decoding import PinnedFormats
     from pyspark_zkafka.options.values import StreamOptions
     from pyspark_zkafka.read.stream_driver import StreamDriver
@@ -97,3 +98,22 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
             self._driver = StreamDriver(self._options)
             atexit.register(self.stop)  # for a SIGTERM before `stop` runs
         return self._driver
+
+
+class RefusedStream(ZKafkaStreamReader):
+    """Stands for a stream with refused options: every planning call raises the error.
+
+    Spark loses an error of `streamReader` itself: it then stops a reader that does not exist, and reports this failure.
+    """
+
+    def __init__(self, error: ZKafkaError) -> None:
+        self._error = error
+        self._driver = None
+
+    @concise_errors()
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raise the error, in the first call of most queries."""
+        raise self._error
+
+    def _opened_driver(self) -> StreamDriver:
+        raise self._error

@@ -38,6 +38,7 @@ from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
+from pyspark_zkafka.worker import whole_input
 from pyspark_zkafka.write.writers import LedgerPlan, RowSender, WritePlan, Written, first_turn
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def write_rows_once(
     """
     if plan.ledger is None or context is None:
         raise RuntimeError("an exactly-once write has a plan of its own, and runs in a task of Spark")
-    with_rows = (batch for batch in batches if batch.num_rows > 0)
+    with_rows = (batch for batch in whole_input(batches) if batch.num_rows > 0)
     first = next(with_rows, None)
     try:
         writing = identify(context, options, plan.ledger)
