@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ class Log:
     def __init__(self, *answers: int | bytes | None, partitions: int = 2) -> None:
         self.answers = list(answers)
         self.partitions = partitions
+        self.leader = 0  # -1 for none
         self.topic_error = NONE
         self.port = 0
         self.batches: list[Sent] = []
@@ -104,19 +106,62 @@ class Log:
         broker = wire.int32(1) + wire.int32(0) + wire.string("127.0.0.1") + wire.int32(self.port) + wire.string(None)
         nobody = 3 * wire.int32(0)
         rows = b"".join(
-            wire.int16(NONE) + wire.int32(n) + wire.int32(0) + wire.int32(1) + nobody for n in range(self.partitions)
+            wire.int16(NONE) + wire.int32(n) + wire.int32(self.leader) + wire.int32(1) + nobody
+            for n in range(self.partitions)
         )
         topic = wire.int16(self.topic_error) + wire.string("t") + wire.int8(0) + wire.int32(self.partitions) + rows
         return wire.int32(0) + broker + wire.string(None) + wire.int32(0) + wire.int32(1) + topic
 
 
+class UnsteadyLog(Log):
+    """A log whose partitions change with each response to Metadata, and a `clock` that advances by a second with each.
+
+    A state is the number of partitions and their leader. The last one repeats.
+    """
+
+    def __init__(self, states: list[tuple[int, int]], *answers: int) -> None:
+        super().__init__(*answers)
+        self._states = states
+        self._ahead_s = 0.0
+
+    def clock(self) -> float:
+        return time.monotonic() + self._ahead_s
+
+    def _metadata(self) -> bytes:
+        self.partitions, self.leader = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        self._ahead_s += 1.0
+        return super()._metadata()
+
+
+class JumpingClock:
+    """A clock that jumps ahead by `seconds` when it is first read after `has_come` is true.
+
+    A sender does not count the time between two calls. The jump counts if `has_come` becomes true within a call.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.has_come: Callable[[], bool] = lambda: False
+        self._seconds = seconds
+        self._ahead_s = 0.0
+
+    def __call__(self) -> float:
+        if not self._ahead_s and self.has_come():
+            self._ahead_s = self._seconds
+        return time.monotonic() + self._ahead_s
+
+
 @contextmanager
-def opened(log: Log, limits: QueueLimits = QueueLimits(), **kafka: Any) -> Iterator[DirectSender]:  # noqa: B008
+def opened(
+    log: Log,
+    limits: QueueLimits = QueueLimits(),  # noqa: B008
+    clock: Callable[[], float] = time.monotonic,
+    **kafka: Any,
+) -> Iterator[DirectSender]:
     with ScriptedBroker(log, SERVED) as broker:
         log.port = broker.address[1]
         properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "retry.backoff.ms": 1, "reconnect.backoff.ms": 1}
         given = {name.replace("_", "."): value for name, value in kafka.items()}
-        with DirectSender({**properties, **given}, limits, lambda error: None) as sender:
+        with DirectSender({**properties, **given}, limits, lambda error: None, clock) as sender:
             yield sender
 
 
@@ -129,12 +174,16 @@ def add(sender: DirectSender, partition: int, *values: bytes) -> None:
     assert sender.advance(0)
 
 
-def finish(sender: DirectSender, timeout_s: float = 10.0) -> None:
-    """Flush until everything is acknowledged, or something has failed."""
+def flush_until(sender: DirectSender, is_done: Callable[[], bool], timeout_s: float = 10.0) -> None:
     until = time.monotonic() + timeout_s
-    while sender.queued and sender.failure is None:
+    while not is_done():
         assert time.monotonic() < until
         sender.flush(0.01)
+
+
+def finish(sender: DirectSender) -> None:
+    """Flush until everything is acknowledged, or something has failed."""
+    flush_until(sender, lambda: not sender.queued or sender.failure is not None)
 
 
 def test_acknowledged() -> None:
@@ -232,8 +281,9 @@ def test_too_large() -> None:
 
 def test_uncertain() -> None:
     """A batch without a response until its time-out may have been written, and the error says so."""
-    log = Log(*[b""] * 100_000)
-    with opened(log, delivery_timeout_ms=1_000, request_timeout_ms=1) as sender:
+    clock = JumpingClock(1_000.0)
+    with opened(Log(b""), clock=clock, delivery_timeout_ms=700_000) as sender:
+        clock.has_come = lambda: sender.is_moving
         add(sender, 0, b"a")
         finish(sender)
         assert sender.failure is not None
@@ -243,8 +293,10 @@ def test_uncertain() -> None:
 
 def test_reason_of_a_time_out() -> None:
     """A batch that the brokers refuse until its time-out fails with their reason."""
-    log = Log(*[NOT_ENOUGH_REPLICAS] * 100_000)
-    with opened(log, delivery_timeout_ms=200, retry_backoff_ms=20) as sender:
+    log = Log(NOT_ENOUGH_REPLICAS)
+    clock = JumpingClock(1_000.0)
+    with opened(log, clock=clock, delivery_timeout_ms=700_000) as sender:
+        clock.has_come = lambda: bool(log.batches) and not sender.is_moving
         add(sender, 0, b"a")
         finish(sender)
         assert sender.failure is not None
@@ -293,31 +345,37 @@ def test_throttled() -> None:
 @pytest.mark.parametrize(("passed_s", "fails"), [(300.0, False), (1_000.0, True)])
 def test_request_behind_a_throttled_one(passed_s: float, fails: bool) -> None:
     """A broker leaves the next request unread while it throttles the client: a time-out after that names the quota."""
-    now = 0.0
+    are_sent = threading.Event()
+
+    def respond_after_both(request: Received, body: bytes) -> bytes:
+        assert are_sent.wait(30)
+        return answered(request, body)
 
     def treat(broker: int, request: Received) -> Treatment:
-        nonlocal now
         if request.api != PRODUCE or not cluster.logs[0].values:
             return Treatment()
         if len(cluster.logs[0].values) == 1:
-            return Treatment(delay_s=0.1, throttle_ms=600_000)
-        while sender.counts.acknowledged < 2:
-            time.sleep(0.001)
-        now += passed_s
+            return Treatment(throttle_ms=600_000, respond=respond_after_both)
         return Treatment(respond=lambda request, body: b"")
 
+    clock = JumpingClock(passed_s)
     errors: list[KafkaError] = []
     with ScriptedCluster(treat) as cluster:
         properties = {"bootstrap.servers": cluster.servers, "linger.ms": 0, "delivery.timeout.ms": 700_000}
-        with DirectSender(properties, QueueLimits(), errors.append, clock=lambda: now + time.monotonic()) as sender:
+        with DirectSender(properties, QueueLimits(), errors.append, clock) as sender:
             add(sender, 0, b"a")
             finish(sender)
-            add(sender, 0, b"b")
-            add(sender, 0, b"c")
-            for _ in range(50):
-                sender.flush(0.01)
+            for value in (b"b", b"c"):
+                add(sender, 0, value)
+                sender.flush(0)
+            clock.has_come = lambda: sender.counts.acknowledged == 2
+            are_sent.set()
+            flush_until(sender, clock.has_come)
+            if fails:
+                finish(sender)
+            else:
+                sender.flush(0.01)  # with the time after the jump
             assert sender.counts.acknowledged == 2
-            assert now == passed_s
             assert bool(errors) == fails
             assert (sender.failure is not None) == fails
             if sender.failure is not None:
@@ -383,24 +441,40 @@ def test_a_connection_lost_with_requests_to_send() -> None:
 
 def test_answers_after_a_purge() -> None:
     """A response to a request that was given up is ignored."""
-    log = Log()
-    with opened(log) as sender:
+    is_purged = threading.Event()
+
+    def respond_late(request: Received, body: bytes) -> bytes:
+        assert is_purged.wait(30)
+        return answered(request, body)
+
+    def treat(broker: int, request: Received) -> Treatment:
+        is_late = request.api == PRODUCE and bool(cluster.logs[0].values)
+        return Treatment(respond=respond_late) if is_late else Treatment()
+
+    with (
+        ScriptedCluster(treat) as cluster,
+        DirectSender({"bootstrap.servers": cluster.servers}, QueueLimits(), lambda error: None) as sender,
+    ):
         add(sender, 0, b"a")
-        sender.flush(0)
+        finish(sender)
+        add(sender, 0, b"b")
+        flush_until(sender, lambda: len(cluster.logs[0].values) == 2)
         sender.purge(in_flight=True)
-        sender.poll(0.2)
-        assert sender.queued == 0
+        assert sender.is_moving
+        is_purged.set()
+        flush_until(sender, lambda: not sender.is_moving)
+        assert (sender.queued, sender.failure, sender.delivered("t")) == (0, None, {0: 1})
 
 
-def test_a_partition_that_was_missed_once() -> None:
-    """A partition that one broker fails to report once does not count as missing later."""
-    log = Log(NOT_LEADER, NOT_LEADER, partitions=1)
-    with opened(log) as sender:
-        sender.add(rows(b"a"), np.ones(1, np.int32), 2)
-        sender.flush(0.05)
-        log.partitions = 2
+@pytest.mark.parametrize(("leader", "answers"), [(0, [NOT_LEADER]), (-1, [])], ids=["with a leader", "without a leader"])
+def test_a_partition_that_was_missed_once(leader: int, answers: list[int]) -> None:
+    """A partition that is missing in metadata, reported, and missing again, counts as missing only from then on."""
+    log = UnsteadyLog([(1, 0), (2, leader), (1, 0), (2, 0)], *answers)
+    with opened(log, clock=log.clock) as sender:
+        add(sender, 1, b"a")
         finish(sender)
         assert (sender.failure, sender.counts.acknowledged) == (None, 1)
+    assert len(log.batches) == len(answers) + 1
 
 
 def test_memory_of_many_partitions() -> None:
