@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, feed, records
 from tests.support.record_batches import Batch, Row
-from tests.support.scripted_broker import API_VERSIONS, RANGES, Received, ScriptedBroker
+from tests.support.scripted_broker import API_VERSIONS, RANGES, ScriptedBroker
 
 NOT_LEADER, FENCED, UNKNOWN_EPOCH = 6, 74, 75
 WITH_EPOCHS = {**RANGES, EPOCH_END: (0, 3)}
@@ -150,9 +151,9 @@ def test_size_of_records(begin: int) -> None:
     data = records(0, 10)
     with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
-        with DirectClient(
-            settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}), most_fetch_bytes=10**6
-        ) as client:
+        settings = settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1})
+        # A clock that stands still: after a long wait, the next fetch would be smaller.
+        with DirectClient(settings, clock=lambda: 0.0, most_fetch_bytes=10**6) as client:
             fetcher = Fetcher(client, Split(TP, begin, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             fetcher.seek(begin)
             assert fetcher.fetch(10, Deadline.after(5), Poll()) is not None
@@ -175,7 +176,7 @@ def test_wait_at_the_end_of_the_log() -> None:
         with DirectClient(settings_of({"bootstrap.servers": server, "fetch.wait.max.ms": 10})) as client:
             fetcher = Fetcher(client, Split(TP, 0, 30, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             while len(waits_ms(broker)) < 11:
-                fetcher.fetch(30, Deadline.after(5), Poll())
+                fetcher.fetch(30, Deadline.after(0.1), Poll())
             fetcher.abandon()
         assert waits_ms(broker)[:11] == [10, 10, 20, 40, 80, 160, 320, 500, 500, 500, 10]
 
@@ -242,24 +243,18 @@ def test_size_of_fetches(
 def test_size_on_a_slow_link() -> None:
     """A fetch is no larger than what arrives in about a second, so that records keep arriving."""
     data = records(0, 10)
-    partition = FakePartition(data, records(10, 20))
-
-    def answer_late(request: Received) -> bytes | None:
-        if request.api == FETCH:
-            time.sleep(0.1)
-        return partition(request)
-
-    with ScriptedBroker(answer_late, WITH_EPOCHS) as broker:
+    ticks = count()
+    with ScriptedBroker(FakePartition(data, records(10, 20)), WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
-        with DirectClient(
-            settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}), most_fetch_bytes=10**9
-        ) as client:
+        settings = settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1})
+        # Each reading of the clock is 10 ms after the last, so that every response is waited for.
+        with DirectClient(settings, clock=lambda: 0.01 * next(ticks), most_fetch_bytes=10**9) as client:
             fetcher = Fetcher(client, Split(TP, 0, 10**6, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             for end in (10, 20):
                 assert fetcher.fetch(end + 1, Deadline.after(5), Poll()) is not None
             fetcher.abandon()
         _, second, *_ = sizes(broker)
-        assert 1 < second <= len(data) / 0.1
+        assert 1 < second <= len(data) / 0.01
 
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
