@@ -187,7 +187,7 @@ class Schedule:
                     if known.batches:
                         known.batches.pop()
         if self._lowers_limit and r.random() < 0.02:
-            self._limit, self._has_refused = _size(1), True
+            self._limit, self._has_refused = _size(r.choice([0, 1])), True  # with 0, no record fits
         if self._forgets and r.random() < 0.05:
             self._forget(r.choice(self._partitions))
 

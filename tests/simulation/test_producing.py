@@ -146,6 +146,7 @@ MISTAKES = (
     *seldom(renew_the_producer_at_once),
     never_wrap_sequences,
     drop_lost_requests,
+    retry_what_the_broker_refuses,
 )
 
 
