@@ -83,10 +83,10 @@ def test_decoder(parts: list[Part], whole: st.DataObject) -> None:
                 assert not failures
                 gathered += poll.records
             if gathered and (failures or whole.draw(st.booleans(), label="take")):
-                found += taken(decoder)[:gathered]
+                found += taken(decoder, gathered)
                 gathered = 0
         if gathered:
-            found += taken(decoder)[:gathered]
+            found += taken(decoder, gathered)
     assert bool(failures) is (flawed < len(parts))
     most = rows + (list(parts[flawed].rows) if failures and parts[flawed].flaw == "too few rows" else [])
     assert found[: len(rows)] == rows
@@ -101,6 +101,8 @@ def bounded(codec: int, data: pa.Buffer, magic: int) -> pa.Buffer:
     return records
 
 
-def taken(decoder: RecordDecoder) -> list[tuple[int, bytes]]:
+def taken(decoder: RecordDecoder, gathered: int) -> list[tuple[int, bytes]]:
+    """Return the rows that polls have gathered."""
     batch = decoder.take()
+    assert batch.num_rows == gathered
     return list(zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist(), strict=True))

@@ -9,13 +9,25 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.eventually import eventually
-from tests.support.listening import echo, server
+from tests.support.listening import server
 from tests.support.rough_wire import RoughWire
 
 
 @pytest.fixture
-def wire() -> Iterator[RoughWire]:
+def received() -> list[bytes]:
+    """Everything that has reached the server."""
+    return []
+
+
+@pytest.fixture
+def wire(received: list[bytes]) -> Iterator[RoughWire]:
     """A wire to a server that echoes."""
+
+    def echo(client: socket.socket) -> None:
+        while data := client.recv(1000):
+            received.append(data)
+            client.sendall(data)
+
     with server(echo) as port, RoughWire(port) as way:
         yield way
 
@@ -55,8 +67,9 @@ def test_dropped_answers(wire: RoughWire, client: socket.socket) -> None:
     assert client.recv(10) == b""
 
 
-def test_half_close(wire: RoughWire, client: socket.socket) -> None:
+def test_half_close(wire: RoughWire, client: socket.socket, received: list[bytes]) -> None:
     """A half-closed connection shows the client its end, but the client can still send."""
     wire.half_close()
     assert client.recv(10) == b""
     client.sendall(b"a")
+    eventually(lambda: b"".join(received) == b"helloa", message=lambda: received)
