@@ -1,5 +1,6 @@
 /* Decodes Avro payloads that are damaged at random, by a seed: fuzz_avro <corpus> <seed> <rounds> [crash]. To be built with the
- * sanitizers, which watch it; reads every value of the columns, and prints the numbers of decoded payloads and of each flaw.
+ * sanitizers, which watch it; reads every value of the columns, compares the rows of undamaged payloads with those decoded without
+ * damaged ones, and prints the numbers of decoded payloads and of each flaw.
  * The corpus has programs and payloads, in blocks behind their sizes (32 bits, little-endian): nodes, links, columns, constants,
  * the number of payloads, payloads. */
 #include "any_arrays.h"
@@ -85,9 +86,10 @@ static void damage(struct block *payload, const struct block *other) {
     }
 }
 
+static const int8_t widths[] = {0, 0, 4, 8, 4, 8, 16};
+
 /* Reads every value, and checks that the columns fit each other. */
 static void walk(const struct zkafka_avro_program *program, int32_t column, const struct ArrowArray *array) {
-    static const int8_t widths[] = {0, 0, 4, 8, 4, 8, 16};
     const int32_t *described = program->columns + 3 * column;
     int64_t rows = array->length;
     if (array->n_buffers && array->buffers[0]) look(array->buffers[0], (size_t)(rows + 7) / 8);
@@ -105,6 +107,62 @@ static void walk(const struct zkafka_avro_program *program, int32_t column, cons
         if (described[0] == AVRO_COLUMN_STRUCT && array->children[i]->length != rows) fail("a struct of other lengths");
         walk(program, described[1] + (int32_t)i, array->children[i]);
     }
+}
+
+static bool bit(const void *bits, int64_t i) { return ((const uint8_t *)bits)[i >> 3] >> (i & 7) & 1; }
+
+/* Fails unless two rows of a column are equal. */
+static void compare(const struct zkafka_avro_program *program, int32_t column, const struct ArrowArray *array, int64_t row,
+                    const struct ArrowArray *other, int64_t other_row) {
+    const int32_t *described = program->columns + 3 * column;
+    int32_t kind = described[0];
+    if (kind == AVRO_COLUMN_NULL) return;
+    bool valid = arrow_is_valid(array, row), same = valid == arrow_is_valid(other, other_row);
+    if (valid && kind == AVRO_COLUMN_BOOLEAN) {
+        same = same && bit(array->buffers[1], row) == bit(other->buffers[1], other_row);
+    } else if (valid && kind <= AVRO_COLUMN_DECIMAL) {
+        const uint8_t *values = array->buffers[1], *other_values = other->buffers[1];
+        int64_t width = widths[kind];
+        same = same && !memcmp(values + row * width, other_values + other_row * width, (size_t)width);
+    } else if (valid && kind <= AVRO_COLUMN_BINARY) {
+        size_t size, other_size;
+        const void *data = arrow_bytes(array, false, row, &size), *other_data = arrow_bytes(other, false, other_row, &other_size);
+        same = same && size == other_size && !memcmp(data, other_data, size);
+    } else if (valid && kind == AVRO_COLUMN_LIST) {
+        const int32_t *items = (const int32_t *)array->buffers[1] + row, *other_items = (const int32_t *)other->buffers[1] + other_row;
+        same = same && items[1] - items[0] == other_items[1] - other_items[0];
+        for (int32_t i = 0; same && i < items[1] - items[0]; i++)
+            compare(program, described[1], array->children[0], items[0] + i, other->children[0], other_items[0] + i);
+    } else if (valid) {
+        for (int32_t i = 0; same && i < array->n_children; i++)
+            compare(program, described[1] + i, array->children[i], row, other->children[i], other_row);
+    }
+    if (!same) fail("a value that damaged payloads have changed");
+}
+
+/* Decodes the undamaged payloads of a batch alone, and compares their rows with those of the batch. */
+static void decode_alone(const struct zkafka_avro_program *program, const struct ArrowArray *payloads, const bool *damaged, int64_t skip,
+                         const struct ArrowArray *batch) {
+    int64_t rows[12], count = 0;
+    int32_t *offsets = calloc((size_t)payloads->length + 1, sizeof *offsets);
+    uint8_t *data = malloc((size_t)((const int32_t *)payloads->buffers[1])[payloads->length] + 1);
+    for (int64_t row = 0; row < payloads->length; row++) {
+        size_t size;
+        const void *payload = arrow_bytes(payloads, false, row, &size);
+        if (damaged[row] || !payload) continue;
+        memcpy(data + offsets[count], payload, size);
+        offsets[count + 1] = offsets[count] + (int32_t)size;
+        rows[count++] = row;
+    }
+    struct ArrowArray undamaged, out;
+    struct zkafka_avro_flaw found[12];
+    begin_array(&undamaged, count, 0, 3, 0);
+    undamaged.buffers[1] = offsets;
+    undamaged.buffers[2] = data;
+    if (zkafka_avro_decode(program, &undamaged, false, skip, &out, found)) fail("a flaw in a batch without damage");
+    for (int64_t i = 0; i < count; i++) compare(program, 0, batch, rows[i], &out, i);
+    arrow_release(&out);
+    arrow_release(&undamaged);
 }
 
 /* Decodes a batch of payloads, of which some are damaged, some null. */
@@ -146,6 +204,7 @@ static void decode(void) {
     }
     decoded += rows - count;
     walk(&corpus->program, 0, &out);
+    decode_alone(&corpus->program, &payloads, damaged, skip, &out);
     arrow_release(&out);
     arrow_release(&payloads);
     free(found);
