@@ -16,6 +16,7 @@ from benchmarks.engines import JVM_IDEMPOTENT, JVM_READ, JVM_WRITE
 from benchmarks.session import Bench
 from benchmarks.shapes import PARTITIONS
 from benchmarks.usage import Meter
+from benchmarks.writes import in_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +57,9 @@ def avro_speed(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
             bench.cluster.create_topic(name, PARTITIONS)
             ends.callback(bench.cluster.delete_topic, name)
         folder = Path(ends.enter_context(TemporaryDirectory()))
-        events = bench.spark.range(records).selectExpr(f"struct({', '.join(_COLUMNS)}) AS value")
+        # Otherwise each write would also make ten columns up.
+        events = in_memory(bench.spark.range(records).selectExpr(f"struct({', '.join(_COLUMNS)}) AS value"), records)
+        ends.callback(events.unpersist, blocking=True)
         _write(bench, events, topic)
         made_up = arrow_path.repeat(events, folder, PARTITIONS)
         ways = {

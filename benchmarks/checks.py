@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,19 @@ def check_values(frame: DataFrame, topic: Topic, who: str) -> None:
     wanted = ("records", "value_bytes", "value_crcs")
     row = _aggregated(frame, {name: _CONTENT[name] for name in wanted})
     require(row, {name: asdict(topic.facts)[name] for name in wanted}, f"{who} read the values of {topic.name}")
+
+
+def content(frame: DataFrame, topic: Topic) -> dict[str, int]:
+    """Return sums over a part of a topic's records."""
+    found = _aggregated(frame, {**_measures(topic), "offsets": _PLACES["offsets"]})
+    return {name: value or 0 for name, value in found.items()}
+
+
+def check_streamed(found: Mapping[str, int], topic: Topic, who: str) -> None:
+    """Compare the sums of `content` over all micro-batches with the filled records."""
+    offsets = sum(end * (end - 1) // 2 for end in topic.ends)
+    expected = {**{name: asdict(topic.facts)[name] for name in _measures(topic)}, "offsets": offsets}
+    require(dict(found), expected, f"{who} streamed {topic.name}")
 
 
 def check_written(frame: DataFrame, topic: Topic, who: str, *, keys: bool) -> None:

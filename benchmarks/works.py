@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import topics
-from benchmarks.checks import check_read, check_values, require, rows_drained
+from benchmarks.checks import check_read, check_streamed, check_values, content, require, rows_drained
 from benchmarks.cluster import Topic
 from benchmarks.engines import Engine
 from benchmarks.session import Bench
@@ -109,8 +111,8 @@ class ReadValues(Work):
         return {}
 
 
-class ReadGroups(Work):
-    """Run a grouping query: count and length by partition and the key's last digit."""
+class ReadGroups(Read):
+    """Run a grouping query: count and length by partition and the key's last digit. Checks read all columns."""
 
     def act(self, engine: Engine) -> Any:
         frame = engine.frame(self.bench, self.topic).selectExpr(
@@ -135,18 +137,32 @@ class Stream(Work):
     def touch(self, engine: Engine) -> None:
         replace(self, topic=self.few(), per_trigger=self.few().facts.records).act(engine)
 
+    def check(self, engine: Engine) -> None:
+        if not engine.reads_topic:
+            return
+        found: Counter[str] = Counter()
+
+        def start(engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
+            writer = stream.writeStream.foreachBatch(lambda frame, number: found.update(content(frame, self.topic)))
+            return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+
+        self._run(engine, start)
+        check_streamed(found, self.topic, engine.label)
+
     def act(self, engine: Engine) -> Any:
-        checkpoint = self.bench.folder / f"checkpoint-{secrets.token_hex(4)}"
-        stream = engine.stream(self.bench, self.topic, self.per_trigger)
-        query = self.start(engine, stream, str(checkpoint))
-        query.awaitTermination()
-        shutil.rmtree(checkpoint)
-        return query
+        return self._run(engine, self.start)
 
     def start(self, engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
         """Start the timed query."""
         options = {"checkpointLocation": checkpoint}
         return stream.writeStream.format("noop").options(**options).trigger(availableNow=True).start()
+
+    def _run(self, engine: Engine, start: Callable[[Engine, DataFrame, str], StreamingQuery]) -> StreamingQuery:
+        checkpoint = self.bench.folder / f"checkpoint-{secrets.token_hex(4)}"
+        query = start(engine, engine.stream(self.bench, self.topic, self.per_trigger), str(checkpoint))
+        query.awaitTermination()
+        shutil.rmtree(checkpoint)
+        return query
 
     def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
         progress = [p for p in found.recentProgress if p["numInputRows"] > 0]

@@ -10,6 +10,7 @@ from benchmarks import topics
 from benchmarks.checks import check_written, require
 from benchmarks.cluster import Topic
 from benchmarks.engines import Engine
+from benchmarks.session import Bench
 from benchmarks.works import Stream, Work
 
 if TYPE_CHECKING:
@@ -31,15 +32,10 @@ class Write(Work):
         return self.topic.facts.value_bytes + (self.topic.facts.key_bytes if self.keys else 0)
 
     def open(self) -> None:
-        from pyspark import StorageLevel
-
         self._target = topics.target(self.bench.cluster, self.topic.shape, self.payload_bytes)
-        rows = self._read(self.topic.name).select("key", "value")
+        rows = _written(self.bench, self.topic.name).select("key", "value")
         # Spread the rows: otherwise each task would have keys of a single partition.
-        self._cached = rows.repartition(len(self.topic.ends)).persist(StorageLevel.MEMORY_ONLY)
-        require(self._cached.count(), self.records, "rows in memory")
-        stored = self.bench.spark.sparkContext._jsc.sc().getRDDStorageInfo()
-        require([one.numCachedPartitions() for one in stored], [len(self.topic.ends)], "partitions in memory")
+        self._cached = in_memory(rows.repartition(len(self.topic.ends)), self.records)
         self._frame = self._cached if self.keys else self._cached.select("value")
 
     def touch(self, engine: Engine) -> None:
@@ -56,7 +52,8 @@ class Write(Work):
         self.verify(engine, None)
         if engine.reads_topic:
             after = topics.ends(self.bench.cluster, self._target)
-            check_written(self._read(self._target, self._before, after), self.topic, engine.label, keys=self.keys)
+            found = _written(self.bench, self._target, self._before, after)
+            check_written(found, self.topic, engine.label, keys=self.keys)
 
     def begin(self) -> None:
         self._before = topics.ends(self.bench.cluster, self._target)
@@ -79,13 +76,6 @@ class Write(Work):
         _check_markers(sum(written) - self.records, len(self.topic.ends) ** 2, engine, self.topic)
         return {"by_partition": written}
 
-    def _read(self, topic: str, start: list[int] | None = None, end: list[int] | None = None) -> DataFrame:
-        """Read with the JVM connector, whichever engine wrote."""
-        options = {"kafka.bootstrap.servers": self.bench.cluster.bootstrap_servers, "subscribe": topic, **_QUICK}
-        if start is not None and end is not None:
-            options |= {"startingOffsets": _offsets(topic, start), "endingOffsets": _offsets(topic, end)}
-        return self.bench.spark.read.format("kafka").options(**options).load()
-
 
 @dataclass
 class Copy(Stream):
@@ -96,21 +86,46 @@ class Copy(Stream):
     def open(self) -> None:
         self._target = topics.target(self.bench.cluster, self.topic.shape)
 
+    def check(self, engine: Engine) -> None:
+        self.begin()
+        self.verify(engine, self.act(engine))
+        after = topics.ends(self.bench.cluster, self._target)
+        check_written(_written(self.bench, self._target, self._before, after), self.topic, engine.label, keys=True)
+
     def begin(self) -> None:
-        self._before = sum(topics.ends(self.bench.cluster, self._target))
+        self._before = topics.ends(self.bench.cluster, self._target)
 
     def start(self, engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
         return engine.start_write(self.bench, stream.select("key", "value"), self._target, checkpoint)
 
     def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
         extra = super().verify(engine, found)
-        written = sum(topics.ends(self.bench.cluster, self._target)) - self._before
+        written = sum(topics.ends(self.bench.cluster, self._target)) - sum(self._before)
         if engine.is_transactional:
             most = len(self.topic.ends) ** 2 * extra["micro_batches"]
             _check_markers(written - self.records, most, engine, self.topic)
         else:
             require(written, self.records, f"{engine.label} copied {self.topic.name}")
         return extra
+
+
+def in_memory(frame: DataFrame, records: int) -> DataFrame:
+    """Return the frame with all its records in memory; the only one until it is unpersisted."""
+    from pyspark import StorageLevel
+
+    cached = frame.persist(StorageLevel.MEMORY_ONLY)
+    require(cached.count(), records, "rows in memory")
+    [stored] = frame.sparkSession.sparkContext._jsc.sc().getRDDStorageInfo()
+    require(stored.numCachedPartitions(), stored.numPartitions(), "partitions in memory")
+    return cached
+
+
+def _written(bench: Bench, topic: str, start: list[int] | None = None, end: list[int] | None = None) -> DataFrame:
+    """Read with the JVM connector, whichever engine wrote."""
+    options = {"kafka.bootstrap.servers": bench.cluster.bootstrap_servers, "subscribe": topic, **_QUICK}
+    if start is not None and end is not None:
+        options |= {"startingOffsets": _offsets(topic, start), "endingOffsets": _offsets(topic, end)}
+    return bench.spark.read.format("kafka").options(**options).load()
 
 
 def _check_markers(markers: int, most: int, engine: Engine, topic: Topic) -> None:
