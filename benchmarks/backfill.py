@@ -1,7 +1,7 @@
-"""Reads one topic repeatedly in a separate application, on one core: ``python -m benchmarks.backfill ENGINE``.
+"""Reads one topic repeatedly in a separate application, on one core, with Spark's defaults.
 
-It writes a line when it is warm, starts after a line of input, and ends with its input. Then it writes the number of
-records read, and the seconds.
+Run as a module: ``python -m benchmarks.backfill ENGINE`` writes a line when it is warm, starts after a line of input, and
+ends with its input. Then it writes the number of records read, and the seconds.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ _WIDTH = 150
 _PARTS = (*matrix.PARTS, *extras.NAMES)
 _OF_FEW_RECORDS = {"stream-tiny": 100, "copy": 25}
 _BOTH = ",".join(SETTINGS)
-_Scale = Annotated[float, typer.Option(help="How many records: 1 is 4 M small ones, 1 M of the others.")]
+_OTHERS = f"{extras.NAMES[0]} and the names after it have their own."
+_Scale = Annotated[float, typer.Option(help=f"How many records: 1 is 4 M small ones, 1 M of the others; {_OTHERS}")]
 _Settings = Annotated[str, typer.Option(help=f"Spark's settings: {', '.join(SETTINGS)}.")]
 _Figures = Annotated[list[Path], typer.Argument(help="What runs have saved.")]
 
@@ -49,7 +50,7 @@ def run(
     only: Annotated[str, typer.Option(help=f"Works: {', '.join((*WORKS, *extras.NAMES))}.")] = "read,write",
     records: Annotated[str, typer.Option(help=f"Shapes: {', '.join(SHAPES)}.")] = "small,big",
     engines: Annotated[str, typer.Option(help=f"Engines: {', '.join(ENGINES)}.")] = ",".join(matrix.MAIN),
-    rounds: Annotated[int, typer.Option(min=1)] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help=f"How often; {_OTHERS}")] = 5,
     master: Annotated[str, typer.Option(help="local[n] or standalone; several with + between them.")] = "local[2]",
     scale: _Scale = 1.0,
     settings: _Settings = _BOTH,
@@ -62,8 +63,9 @@ def run(
     cases = [Case(work, shape, scale, names, rounds) for work in works for shape in _names(records, SHAPES)]
     cases = [case for case in cases if case.work not in _OF_FEW_RECORDS]
     cases += [matrix.tiny(work, number, names, rounds) for work, number in _OF_FEW_RECORDS.items() if work in works]
-    jobs = [Job(one, cases, tuple(_names(settings, SETTINGS))) for one in master.split("+")] if cases else []
-    others = [name for name in wanted if name in extras.NAMES]
+    under = tuple(_names(settings, SETTINGS))
+    jobs = [Job(one, cases, under) for one in master.split("+")] if cases else []
+    others = [(name, one) for name in wanted if name in extras.NAMES for one in extras.settings_of(name, under)]
     _measure(jobs, others, matrix.QUICK if quick else matrix.FULL, output, scale=scale, rounds=rounds, settings=settings)
 
 
@@ -71,8 +73,8 @@ def run(
 def measure_all(
     parts: Annotated[list[str] | None, typer.Argument(help=f"Some of {', '.join(_PARTS)}.")] = None,
     quick: Annotated[bool, typer.Option(help="Three rounds; without parts, only what most users do.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="5, or 3 if quick.")] = None,
-    scale: Annotated[float, typer.Option(help="1 is 4 M small records.")] = 0.5,
+    rounds: Annotated[int | None, typer.Option(min=1, help=f"5, or 3 if quick; {_OTHERS}")] = None,
+    scale: Annotated[float, typer.Option(help=f"How many records: 1 is 4 M small ones; {_OTHERS}")] = 0.5,
     output: Annotated[Path | None, typer.Option(help="By default build/bench.json, or build/bench-PART.json.")] = None,
 ) -> None:
     """Measure all parts, some of them, or with --quick the most important; show the figures and save them."""
@@ -80,7 +82,7 @@ def measure_all(
     wanted = _names(",".join(parts), _PARTS) if parts else [] if quick else list(_PARTS)
     jobs = [job for part in wanted if part in matrix.PARTS for job in matrix.PARTS[part](scale, rounds)]
     jobs = jobs if wanted else matrix.quick(scale, rounds)
-    others = [part for part in wanted if part in extras.NAMES]
+    others = [(part, one) for part in wanted if part in extras.NAMES for one in extras.settings_of(part, SETTINGS)]
     output = output or ROOT / "build" / f"{'-'.join(['bench', *(parts or ())])}.json"
     _measure(jobs, others, matrix.QUICK if quick else matrix.FULL, output, scale=scale, rounds=rounds)
 
@@ -114,9 +116,12 @@ def show(figures: _Figures) -> None:
     _show(results.load(figures))
 
 
-def _measure(jobs: list[Job], others: list[str], size: matrix.Extras, output: Path, **settings: Any) -> None:
-    """Measure, save and show. The command fails at the end if a measurement failed or gave a wrong result."""
-    document = {"environment": results.environment(results.command_line(), **settings), "rounds": [], "figures": {}}
+def _measure(jobs: list[Job], others: list[tuple[str, str]], size: matrix.Extras, output: Path, **given: Any) -> None:
+    """Measure, save and show. The command fails at the end if a measurement failed or gave a wrong result.
+
+    `others` are names of `extras`, each with Spark's settings.
+    """
+    document = {"environment": results.environment(results.command_line(), **given), "rounds": [], "figures": {}}
     failures: list[apart.MeasurementFailed] = []
 
     def add_job(job: Job) -> None:
@@ -127,10 +132,7 @@ def _measure(jobs: list[Job], others: list[str], size: matrix.Extras, output: Pa
     def add_extra(name: str, under: str) -> None:
         document["figures"].setdefault(name, []).extend(apart.measure_extra(name, size, under))
 
-    steps = [partial(add_job, job) for job in jobs]
-    for name in others:
-        under = SETTINGS if name in extras.WITH_SPARK else ("recommended",)
-        steps += [partial(add_extra, name, each) for each in under]
+    steps = [partial(add_job, job) for job in jobs] + [partial(add_extra, name, under) for name, under in others]
     try:
         with cluster.borrowed():
             for step in steps:

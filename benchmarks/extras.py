@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ WITH_SPARK = ("latency", "memory", "layouts", "starts", "avro")
 NAMES = (*WITH_SPARK, "planning", "large-plan", "rebalance")
 _MASTER = "local[2]"
 _Rows = list[dict[str, Any]]
+
+
+def settings_of(name: str, wanted: Iterable[str]) -> Iterable[str]:
+    """Return those of Spark's settings under which to measure."""
+    return wanted if name in WITH_SPARK else ("recommended",)
 
 
 def measure(name: str, size: Extras, cluster: BenchCluster, settings: str) -> _Rows:
