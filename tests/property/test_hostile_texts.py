@@ -60,7 +60,9 @@ ODD = [
     '{"\\ud800":{"0":1}}',
 ]
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
-KEYS = st.sampled_from(["a", "0", "1", "00", "-1", "..", "version", "topics", "known", "partitions", "v", "ends"])
+KEYS = st.sampled_from(
+    ["a", "0", "1", "00", "-1", "..", "version", "topics", "known", "partitions", "id", "czxid", "v", "ends"]
+)
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=6), inner), max_leaves=10
 )
@@ -148,7 +150,10 @@ def test_ledger_entries(name: str) -> None:
 
 
 @settings(max_examples=repetitions(100))
-@given(JSON | st.fixed_dictionaries({"version": st.just(1), "topics": st.dictionaries(st.sampled_from(["a", ".."]), JSON)}))
+@given(
+    JSON
+    | st.fixed_dictionaries({"version": st.just(1), "topics": JSON | st.dictionaries(st.sampled_from(["a", ".."]), JSON)})
+)
 def test_checkpoints(found: Any) -> None:
     """Any JSON is read as an offset of a checkpoint that round-trips, or is refused."""
     with suppress(CheckpointError):

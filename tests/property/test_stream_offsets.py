@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
@@ -65,19 +63,3 @@ def test_equal_offsets_give_equal_text(offset: StreamOffset, random: Any) -> Non
 def test_other_offsets_give_other_text(one: StreamOffset, other: StreamOffset) -> None:
     """Different offsets have different texts."""
     assert (json.dumps(one.to_json()) == json.dumps(other.to_json())) is (told(one) == told(other))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 9) | st.text("ab0", max_size=2),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "0", "known", "partitions", "id"]), inner)
-    ),
-    max_leaves=8,
-)
-
-
-@given(JSON | JSON.map(lambda topics: {"version": 1, "topics": topics}))
-def test_whatever_is_found(found: object) -> None:
-    """Any JSON is read, or raises `CheckpointError`."""
-    with contextlib.suppress(CheckpointError):
-        assert isinstance(StreamOffset.from_json(found), StreamOffset)

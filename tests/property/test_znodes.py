@@ -1,21 +1,15 @@
-"""Decoding of znodes: it returns what was written, or raises `CodecError`."""
+"""Decoding of znodes returns what was written."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable
-
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin, groups
 from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes.codec import encode_json
-from tests.support.tiers import repetitions
 
 INT = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)
@@ -110,46 +104,3 @@ def test_keys_round_trip(topic: str, partition: int) -> None:
     tp = TopicPartition(topic, partition)
     for path in (groups.owner_path("g", tp), groups.offset_path("g", tp)):
         assert groups.parse_key(path, *path.split("/")[-2:]) == tp
-
-
-DECODERS: list[Callable[[str, bytes | None], object]] = [
-    znodes.decode_broker,
-    znodes.decode_topic,
-    znodes.decode_partition_state,
-    znodes.decode_controller,
-    znodes.decode_controller_epoch,
-    znodes.decode_cluster_id,
-    admin.decode_topic_config,
-    admin.decode_reassignment,
-    admin.decode_preferred_election,
-    groups.decode_registration,
-    groups.decode_owner,
-    groups.decode_offset,
-]
-
-KEYS = [
-    "version",
-    "host",
-    "port",
-    "endpoints",
-    "partitions",
-    "leader",
-    "isr",
-    "config",
-    "subscription",
-    "pattern",
-]
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*KEYS, "0", "x"]), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=repetitions(200))
-@given(st.none() | st.binary(max_size=40) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_no_bytes_break_a_decoder(data: bytes | None) -> None:
-    """A decoder returns a value or raises `CodecError` for any znode."""
-    for decode in DECODERS:
-        with contextlib.suppress(CodecError):
-            decode("/brokers/ids/1", data)

@@ -35,12 +35,6 @@ def test_all_equals_the_public_names() -> None:
     assert pyspark_zkafka.__all__ == sorted(public | {"LagListener", "__version__"})
 
 
-def test_import_brings_no_client() -> None:
-    """Importing the package imports neither kazoo nor confluent_kafka, since Spark imports it in every application."""
-    code = f"import sys, pyspark_zkafka; print(*[m for m in {_HEAVY} if m in sys.modules])"
-    assert run(code) == ""
-
-
 def test_import_works_without_clients() -> None:
     """If kazoo and confluent_kafka cannot be imported, the source is still found by its name."""
     code = f"{_BLOCK}\nimport pyspark_zkafka as z\nprint(z.DefaultSource.name(), z.ZKafkaDataSource({{}}).name())"

@@ -13,6 +13,7 @@ import pytest
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, PartitionsAssigned, Revoked
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.group import kafka_member
 from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
@@ -264,8 +265,11 @@ def test_revocation_of_nothing(coordinator: Coordinator, new_member: Callable[..
     assert member.owned().keys() == {T0}
 
 
-def test_leaving_does_not_wait(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+def test_leaving_does_not_wait(
+    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A member that leaves does not wait for partitions being read."""
+    monkeypatch.setattr(kafka_member, "_FINISH_S", 0.0)  # the wait for a join
     member = new_member()
     assign(coordinator, member, T0)
     member.rebalance()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.model.rows import OutgoingBatch, Rows, check_columns, outgoing, slices_by_size
+from pyspark_zkafka.model.rows import OutgoingBatch, Rows, check_columns, outgoing
 from tests.support.cases import each
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -334,7 +334,7 @@ def test_take_reorders_every_column() -> None:
     assert taken.partition.to_pylist() == [None, 5, 6]
 
 
-# --- sizes, and slices of them
+# --- sizes
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
@@ -358,22 +358,3 @@ def test_sizes_of_many_headers() -> None:
     part = only(batch(value=values(*[b"v"] * 5), headers=pa.array([*heads[:2], None, *heads[3:]], HEADERS)))
     assert part.sizes().tolist() == [1, 3, 1, 13, 21]
     assert part.take(np.array([4, 0, 2])).sizes().tolist() == [21, 1, 1]
-
-
-@each(
-    ("sizes", "most_rows", "most_bytes", "expected"),
-    [
-        ([], 10, 10, []),
-        ([3], 10, 10, [(0, 1, 3)]),
-        ([3, 3, 3, 3], 10, 6, [(0, 2, 6), (2, 4, 6)]),
-        ([3, 3, 3, 3], 10, 7, [(0, 2, 6), (2, 4, 6)]),
-        ([3, 3, 3, 3], 1, 100, [(0, 1, 3), (1, 2, 3), (2, 3, 3), (3, 4, 3)]),
-        ([3, 3, 3, 3, 3], 2, 100, [(0, 2, 6), (2, 4, 6), (4, 5, 3)]),
-        ([50, 1, 50, 1, 1], 10, 10, [(0, 1, 50), (1, 2, 1), (2, 3, 50), (3, 5, 2)]),
-        ([0, 0, 0, 0], 3, 10, [(0, 3, 0), (3, 4, 0)]),
-        ([10, 0, 0, 1], 10, 10, [(0, 3, 10), (3, 4, 1)]),
-    ],
-)
-def test_slices_by_size(sizes: list[int], most_rows: int, most_bytes: int, expected: list[tuple[int, int, int]]) -> None:
-    """Slices end at the limit of rows or bytes, a larger row gets its own slice, and rows of size 0 count as rows."""
-    assert list(slices_by_size(np.array(sizes, np.int64), most_rows, most_bytes)) == expected

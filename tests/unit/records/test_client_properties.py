@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from pyspark_zkafka.brokers.clients import (
     CLIENT_DEFAULTS,
     MessageClient,
     consumer_properties,
-    librdkafka_logger,
     shared_properties,
 )
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
@@ -198,19 +196,3 @@ def test_admin_client_gets_the_connection_alone() -> None:
 def test_group_of_consumers(options: dict[str, str], expected: str) -> None:
     """Tasks' consumers have kafka.group.id, or otherwise the prefix."""
     assert parse_read({"kafka.bootstrap.servers": "k:1", "subscribe": "t", **options}).client_group == expected
-
-
-@pytest.fixture
-def logger() -> Iterator[logging.Logger]:
-    found = logging.getLogger("pyspark_zkafka.librdkafka")
-    before = found.level
-    yield found
-    found.setLevel(before)
-
-
-def test_librdkafka_is_silent_unless_asked(logger: logging.Logger) -> None:
-    """librdkafka's messages are not logged unless the application sets the logger's level."""
-    logger.setLevel(logging.NOTSET)
-    assert not librdkafka_logger().isEnabledFor(logging.ERROR)
-    logger.setLevel(logging.DEBUG)
-    assert librdkafka_logger().isEnabledFor(logging.DEBUG)

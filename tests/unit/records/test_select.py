@@ -86,18 +86,18 @@ class TestPaths:
         assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, hashes.hash_rows)
 
     @pytest.mark.parametrize(
-        ("transport", "is_native", "text"),
+        ("transport", "is_native", "level", "text"),
         [
-            ("librdkafka", False, "transport=librdkafka: pure Python is used"),
-            ("auto", True, "transport=auto: the compiled code is used"),
-            ("direct", True, "transport=direct: the compiled code is used"),
+            ("librdkafka", False, logging.INFO, "transport=librdkafka: pure Python is used"),
+            ("auto", True, logging.DEBUG, "transport=auto: the compiled code is used"),
+            ("direct", True, logging.DEBUG, "transport=direct: the compiled code is used"),
         ],
     )
-    def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, text: str) -> None:
+    def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, level: int, text: str) -> None:
         """The log names the chosen code."""
         with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
             assert uses_native(connection(transport)) is is_native
-        assert caplog.messages == [text]
+        assert [(record.levelno, record.message) for record in caplog.records] == [(level, text)]
 
 
 class TestReads:

@@ -125,26 +125,12 @@ class FakeProducer:
 class TestChoice:
     """The option transport."""
 
-    def test_auto(self) -> None:
-        """With auto, the compiled code is used if it exists."""
-        assert choice.uses_native(connection("auto"))
-
     @pytest.mark.usefixtures("absent")
     def test_auto_where_it_is_absent(self, caplog: pytest.LogCaptureFixture) -> None:
         """With auto and without compiled code, pure Python is used, and the log says why."""
         with caplog.at_level(logging.INFO):
             assert not choice.uses_native(connection("auto"))
         assert "was not built when the package was installed: pure Python is used" in caplog.text
-
-    def test_python(self, caplog: pytest.LogCaptureFixture) -> None:
-        """With librdkafka, pure Python is used although the compiled code exists."""
-        with caplog.at_level(logging.INFO):
-            assert not choice.uses_native(connection("librdkafka"))
-        assert "transport=librdkafka: pure Python is used" in caplog.text
-
-    def test_direct(self) -> None:
-        """With direct, the compiled code is used."""
-        assert choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
     def test_direct_where_it_is_absent(self) -> None:
