@@ -22,6 +22,7 @@ CONDITIONS = {
     "read": "UnreadableRecord: [MALFORMED_RECORD] ",
     "column": "OptionError: [INVALID_SCHEMA] ",
     "write": "DeliveryFailed: [DELIVERY_FAILED] ",
+    "stream option": "OptionError: [INVALID_OPTIONS] ",
     "stream": "UnknownTopic: [UNKNOWN_TOPIC] There is no topic or partition no-such-stream;",
     "stream task": "UnreadableRecord: [MALFORMED_RECORD] ",
 }

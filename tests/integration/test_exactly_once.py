@@ -95,6 +95,29 @@ def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
         jobs.job(7, topic=new_topic()).write(range(5))
 
 
+def test_input_that_fails(spark: SparkSession, jobs: Jobs) -> None:
+    """A task whose input fails between two Arrow batches commits nothing, and the repeated job writes each row once."""
+
+    def write(most: int) -> None:
+        def some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            left = most
+            for batch in batches:
+                left -= batch.num_rows
+                if left < 0:
+                    raise ValueError("the input fails")
+                yield batch
+
+        frame = spark.range(0, 40_000, 1, 1).selectExpr("CAST(id AS string) AS value").mapInArrow(some, "value string")
+        options = {"zookeeper.connect": jobs.cluster.zookeeper_connect, "topic": jobs.topic, "writerName": jobs.topic}
+        exactly_once = {"deliveryGuarantee": "exactly-once", "batchId": "7"}
+        frame.write.format("zkafka").mode("append").options(**options, **exactly_once).save()
+
+    with pytest.raises(Exception, match="the input fails"):
+        write(30_000)
+    write(40_000)
+    assert jobs.written() == once(range(40_000))
+
+
 @pytest.mark.long
 def test_two_runs_of_a_job(jobs: Jobs) -> None:
     """Of two concurrent runs of a job with different layouts, one finds the other's rows and commits nothing."""

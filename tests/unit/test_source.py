@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -107,6 +108,17 @@ def test_options_of_readers() -> None:
         source(subscribe="t", minPartition="2").reader(VALUE)
     with pytest.raises(OptionError, match="endingOffsets"):
         source(subscribe="t", endingOffsets="latest").streamReader(VALUE)
+
+
+def test_refused_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark loses errors of the factory: its planner gets a reader that refuses each planning call with the problems."""
+    monkeypatch.setattr("pyspark_zkafka.source.is_called_by", lambda module: module.endswith("streaming_source_runner"))
+    found = source(subscribe="t", endingOffsets="latest").streamReader(VALUE)
+    calls = found.getDefaultReadLimit, found.initialOffset, found.prepareForTriggerAvailableNow
+    for call in (*calls, lambda: found.latestOffset({}, ReadAllAvailable()), lambda: found.partitions({}, {"end": 1})):
+        with pytest.raises(OptionError, match="endingOffsets is an option of a read, not of a stream"):
+            call()
+    found.stop()
 
 
 def test_writers() -> None:

@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.machinery import ModuleSpec
+from io import BufferedReader, BytesIO
 from typing import Any
 
 import pytest
@@ -21,7 +22,15 @@ import pytest
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.read.batch_reader import ViewReader, ZKafkaReader
 from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
-from pyspark_zkafka.worker import LogFormatter, TaskObject, collector_paused, concise_errors, is_called_by, send_promptly
+from pyspark_zkafka.worker import (
+    LogFormatter,
+    TaskObject,
+    collector_paused,
+    concise_errors,
+    is_called_by,
+    send_promptly,
+    whole_input,
+)
 from pyspark_zkafka.write.writers import ZKafkaStreamWriter, ZKafkaWriter
 
 ALLOCATE = """
@@ -189,6 +198,22 @@ def daemon(module: str = "pyspark.daemon") -> Callable[[Any, Callable[[], Any]],
 def nodelay(connection: socket.socket) -> bool:
     """Return whether small segments are sent at once."""
     return bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+
+@pytest.mark.parametrize("buffered", [b"", b"\xff\xff\xff\xfc"])
+def test_input_that_ends_early(buffered: bytes) -> None:
+    """Batches are complete if Spark's worker has the message after them, and not if the connection has ended."""
+    names: dict[str, Any] = {"__spec__": ModuleSpec("pyspark.worker", None)}
+    exec("def main(infile, call):\n    return call()\n", names)
+    batches = whole_input(iter("ab"))
+    assert [next(batches), next(batches)] == ["a", "b"]
+    with nullcontext() if buffered else pytest.raises(EOFError, match="before its input"):
+        assert names["main"](BufferedReader(BytesIO(buffered)), lambda: list(batches)) == []
+
+
+def test_input_outside_of_sparks_worker() -> None:
+    """Without Spark's worker, there is nothing to check."""
+    assert list(whole_input(iter("ab"))) == ["a", "b"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is an option of Linux")

@@ -42,6 +42,7 @@ def main(servers: str, topic: str, folder: Path) -> None:
         "read": lambda: read(**decoded).collect(),
         "column": lambda: write("select 1.5D as value"),
         "write": lambda: write("select repeat('x', 2000000) as value"),
+        "stream option": lambda: stream("option", subscribe=topic, endingOffsets="latest"),
         "stream": lambda: stream("stream", subscribe="no-such-stream"),
         "stream task": lambda: stream("task", **decoded),
     }
