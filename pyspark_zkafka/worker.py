@@ -237,7 +237,9 @@ def whole_input(batches: Iterator[T]) -> Iterator[T]:
         if peek is None:
             continue
         if not peek(1):
-            raise EOFError("Spark has ended the task before its input: another task failed, or the query was stopped")
+            raise EOFError(
+                "Spark has ended the task before its input: the input or another task failed, or the query was stopped"
+            )
         return
 
 

@@ -114,7 +114,7 @@ def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
 
 
 def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str, read: ReadOptions) -> None:
-    """Raise if ZooKeeper has offsets of a group that Kafka lacks, after all brokers have left. Blocks for some requests.
+    """Raise if ZooKeeper has offsets of a group, after all brokers have left. Blocks for some requests.
 
     With two stores, counts only offsets of existing topics that are lower or missing in Kafka, where they may have expired.
     """

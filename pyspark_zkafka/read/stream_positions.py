@@ -87,7 +87,7 @@ class StreamStarts:
         member, read = self.session.member, self.options.read
         everything = set(owned if member is None else snapshot.all_partitions())
         unnamed = [tp for tp in sorted(everything) if read.start.of(tp) is None]
-        optional = self._placed(unnamed) if read.reset is None else unnamed
+        optional = self._placed(unnamed) if read.reset is None else set(unnamed)
         check_named(read.start, read.require_subscription(), snapshot, sorted(everything), optional)
         self.awaited.update(tp for tp in read.start.by_partition if tp not in everything)
         if self.awaited:

@@ -192,9 +192,11 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
     with open_cluster(options.connection) as cluster:
 
         def look_up(topics: Collection[str] | None, is_complete: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-            # A broker that has just started may know no topic. ZooKeeper knows all topics.
-            retry = Retry(_LOOKUPS if isinstance(cluster, KafkaAdmin) else 0, _LOOKUP_PAUSE_S, time.sleep)
-            return retry.until(is_complete, lambda: cluster.snapshot(topics))
+            found = cluster.snapshot(topics)
+            if is_complete(found) or not isinstance(cluster, KafkaAdmin):  # ZooKeeper knows all topics
+                return found
+            # A broker that has just started may know no topic.
+            return Retry(_LOOKUPS, _LOOKUP_PAUSE_S, time.sleep).until(is_complete, lambda: cluster.snapshot(topics))
 
         snapshot = look_up(named_topics(options), lambda found: ledger_topic is None or ledger_topic in found.topics)
         if options.commit is not None and options.commit.offsets:
