@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Group", "KafkaGroup", "Sampler", "ZooKeeperGroup", "process_sample", "zookeeper_sample"]
 
 _ADMIN_S = 5
+_REQUEST_S = 600
+"""Longer than any caller waits: librdkafka aborts the process if it finds a coordinator after its own time-out."""
+
 UNREACHABLE = (
     KazooException,
     KazooTimeoutError,
@@ -84,7 +87,8 @@ class ZooKeeperGroup:
 class KafkaGroup:
     """The offsets and owners of a group in Kafka; its members use their names as client ids.
 
-    Each sample uses a new client, because librdkafka's keeps asking a broker that is no longer the coordinator.
+    Each sample uses a new client, because librdkafka's keeps asking a broker that is no longer the coordinator. A client
+    with a request in flight is closed safely.
     """
 
     def __init__(self, servers: str, group: str, topic: str) -> None:
@@ -95,10 +99,10 @@ class KafkaGroup:
         asked = [ConsumerGroupTopicPartitions(self._group)]
         with AdminClient({"bootstrap.servers": self._servers}) as admin:
             at = time.time()
-            described = admin.describe_consumer_groups([self._group], request_timeout=_ADMIN_S)[self._group].result(
-                _ADMIN_S
-            )
-            stored = admin.list_consumer_group_offsets(asked, request_timeout=_ADMIN_S)[self._group].result(_ADMIN_S)
+            describing = admin.describe_consumer_groups([self._group], request_timeout=_REQUEST_S)
+            described = describing[self._group].result(_ADMIN_S)
+            listing = admin.list_consumer_group_offsets(asked, request_timeout=_REQUEST_S)
+            stored = listing[self._group].result(_ADMIN_S)
             after = time.time()
         offsets = [Committed(after, tp.topic, tp.partition, tp.offset) for tp in stored.topic_partitions if tp.offset >= 0]
         if described.state != ConsumerGroupState.STABLE:
@@ -111,7 +115,8 @@ class KafkaGroup:
         """Set an offset of the group, which has no members, as an operator."""
         wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(self._topic, partition, offset)])
         with AdminClient({"bootstrap.servers": self._servers}) as admin:
-            admin.alter_consumer_group_offsets([wanted], request_timeout=_ADMIN_S)[self._group].result(2 * _ADMIN_S)
+            altering = admin.alter_consumer_group_offsets([wanted], request_timeout=_REQUEST_S)
+            altering[self._group].result(2 * _ADMIN_S)
 
 
 Group = ZooKeeperGroup | KafkaGroup
