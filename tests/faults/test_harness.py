@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.harness.history import Fault
 from tests.faults.harness.nemesis import Planned
 from tests.faults.harness.run import Scenario, run
 from tests.faults.harness.workloads import Workload, workload
@@ -21,8 +22,12 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 def violations(scenario: Scenario, folder: Path) -> list[str]:
-    """Return the violations of all workloads."""
-    return [f"{result.workload.name}: {found}" for result in run(scenario, folder) for found in result.violations]
+    """Return the violations of all workloads, after checking that none of the scenario's own faults was left out."""
+    results = run(scenario, folder)
+    for result in results if scenario.faults is not None else ():
+        injected = [fault.kind for fault in result.history.of(Fault)]
+        assert sorted(injected) == sorted(planned.kind for planned in scenario.planned)
+    return [f"{result.workload.name}: {found}" for result in results for found in result.violations]
 
 
 @pytest.mark.long
