@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.eventually import eventually
+from tests.support.processes import alive
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -25,6 +26,7 @@ __all__ = ["Application", "Outcome", "Request", "Rule"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _DRIVERS = _ROOT / "tests" / "faults" / "drivers"
+_KILL_S = 30
 _SMALL = {"spark.driver.memory": "640m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 Rule = Mapping[str, Any]
@@ -106,12 +108,12 @@ class Application:
     def start(self, request: DataclassInstance, *rules: Rule) -> None:
         """Start the query of a request, after removing the marks of the last one."""
         self.set_rules(*rules)
-        if self._process is None:
-            self._launch()
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asdict(request)) + "\n")
-        self._process.stdin.flush()
+        line = json.dumps(asdict(request)) + "\n"
+        try:
+            self._send(line)
+        except BrokenPipeError:  # killed since its last query
+            self.kill()
+            self._send(line)
 
     def set_rules(self, *rules: Rule) -> None:
         """Replace the rules, and remove all marks."""
@@ -149,27 +151,32 @@ class Application:
     @property
     def processes(self) -> dict[int, str]:
         """The command line of each process of the application, by process id."""
-        found: dict[int, str] = {}
-        for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
-            with suppress(ProcessLookupError, FileNotFoundError):
-                if self._process is not None and os.getsid(pid) == self._process.pid:
-                    found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        return found
+        process = self._process  # another thread may reap it at the same time
+        return {} if process is None else _processes_of(process.pid)
+
+    def kill_processes(self) -> None:
+        """Kill all processes of the application (SIGKILL) while another thread waits for its outcome."""
+        process = self._process
+        if process is not None:
+            eventually(lambda: not _killed(process.pid), _KILL_S, "processes of the application outlive SIGKILL")
 
     def kill(self) -> None:
         """Kill all processes of the application (SIGKILL). The next query starts it again."""
-        while self.processes:  # a process may have forked another since
-            for pid in self.processes:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self._reap()
+        self.kill_processes()
+        self._reap()
 
     def close(self) -> None:
         """Kill the application if it runs."""
-        if self._process is not None:
-            self.kill()
+        self.kill()
 
-    def _launch(self) -> None:
+    def _send(self, line: str) -> None:
+        """Send a line to the driver, which is launched first if it does not run."""
+        process = self._process or self._launch()
+        assert process.stdin is not None
+        process.stdin.write(line)
+        process.stdin.flush()
+
+    def _launch(self) -> subprocess.Popen[str]:
         self._folder.mkdir(parents=True, exist_ok=True)
         paths = [_DRIVERS / "injection", _ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
         environ = {
@@ -181,7 +188,7 @@ class Application:
         }
         command = [sys.executable, str(_DRIVERS / self._driver), self._master, json.dumps(self._conf)]
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -192,7 +199,8 @@ class Application:
                 start_new_session=True,
             )
         self._lines = queue.Queue()
-        threading.Thread(target=self._gather, args=(self._process, self._lines), daemon=True).start()
+        threading.Thread(target=self._gather, args=(process, self._lines), daemon=True).start()
+        return process
 
     @staticmethod
     def _gather(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
@@ -219,3 +227,22 @@ class Application:
         marks = sorted(self.marks.iterdir(), key=lambda path: path.stat().st_mtime)[-12:]
         log = self.log.read_text()[-6000:] if self.log.exists() else "none"
         return f"last marks: {', '.join(mark.name for mark in marks)}; log: {log}"
+
+
+def _processes_of(session: int) -> dict[int, str]:
+    """Return the command line of each process of a session, by process id."""
+    found: dict[int, str] = {}
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        with suppress(ProcessLookupError, FileNotFoundError):
+            if os.getsid(pid) == session and alive(pid):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def _killed(session: int) -> list[int]:
+    """Send SIGKILL to all processes of a session, and return their ids. Each may have forked another meanwhile."""
+    found = list(_processes_of(session))
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return found

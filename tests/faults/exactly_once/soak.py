@@ -113,7 +113,7 @@ class Query(threading.Thread):
     def drain(self) -> None:
         """Kill the query and let it run until it has read everything; returns when it has."""
         self._is_draining.set()
-        kill_all(self.application)
+        self.application.kill_processes()
         self.join(600)
         assert not self.is_alive(), f"{self.sink} is not drained after 600 s"
 
@@ -157,13 +157,6 @@ def last_number(folder: Path) -> int:
     return max((int(entry.name) for entry in folder.glob("*") if entry.name.isdigit()), default=-1)
 
 
-def kill_all(application: Application) -> None:
-    """Send SIGKILL to all processes of an application."""
-    for pid in application.processes:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
 class Faults:
     """Random faults, one after another; `figures` counts them."""
 
@@ -188,7 +181,7 @@ class Faults:
 
     def kill_application(self, query: Query) -> str:
         """Send SIGKILL to all processes."""
-        kill_all(query.application)
+        query.application.kill_processes()
         return "applications killed"
 
     def kill_worker(self, query: Query) -> str | None:

@@ -81,8 +81,7 @@ class Member(threading.Thread):
 
     def kill(self) -> None:
         """Send SIGKILL to all processes of the application; the member restarts."""
-        for pid in self.application.processes:
-            signal_process(pid, signal.SIGKILL)
+        self.application.kill_processes()
 
     def resume(self) -> None:
         """Run the query again."""
