@@ -8,20 +8,25 @@ import pytest
 
 from tests.faults.use import streams, writes
 from tests.faults.use.histories import STREAMS, WRITES
-from tests.faults.use.steps import KINDS
+from tests.faults.use.steps import KINDS, steps_of
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-_FEW, _SHORT = 2, 8
-_MANY = 25
+_SHORT, _MANY = 8, 25
 
 
-@pytest.mark.parametrize("kind", [*seldom("alone"), "member", *seldom("pair")])
-def test_short_schedules(one_broker: LocalCluster, kind: str) -> None:
-    """A few short random schedules satisfy all invariants of `streams`."""
-    found = [streams.find(one_broker, seed, kind, length=_SHORT) for seed in range(_FEW)]
+@pytest.mark.parametrize(
+    ("kind", "seeds", "group"),
+    [*seldom(("alone", (0, 1), "")), ("member", (4, 6), "zookeeper"), *seldom(("pair", (0, 1), "zookeeper"))],
+)
+def test_short_schedules(one_broker: LocalCluster, kind: str, seeds: tuple[int, ...], group: str) -> None:
+    """A few short random schedules satisfy all invariants of `streams`; members and pairs join groups in ZooKeeper."""
+    for seed in seeds:
+        uses = [step.arguments[0] for step in steps_of(seed, kind, _SHORT) if step.name == "start"]
+        assert {use.group for use in uses} == {group}, f"choose another seed than {seed}"
+    found = [streams.find(one_broker, seed, kind, length=_SHORT) for seed in seeds]
     assert not any(found), "\n".join(filter(None, found))
 
 
