@@ -59,15 +59,14 @@ def test_partition_without_leader(zkafka_cluster: LocalCluster, new_group: NewGr
     zkafka_cluster.stop(1)
     try:
         query = stream(group.options("c1"))
-        running = query.start()
+        query.start()
         query.wait_for(3)
         assert group.owners() == {0: "c1", 1: "c1"}
         assert query.offsets(1) == []
     finally:
         zkafka_cluster.restart(1)
-    query.wait_for(6)
+    assert query.wait_for(6).isActive
     assert query.offsets(1) == [0, 1, 2]
-    assert running.isActive
 
 
 @pytest.mark.long
@@ -109,7 +108,7 @@ def test_commit_by_a_member_that_lost_ownership(
     query = stream(group.options("c2"))
     query.in_batch = gate.hold
     query.start()
-    assert gate.waiting.wait(60)
+    query.wait_until(gate.waiting.is_set)
     with halted(planner_pid()):
         member = group.member("c1")
         eventually(lambda: settled([member], 1), timeout_s=SESSION_S + 10)
@@ -135,7 +134,7 @@ def test_commit_during_a_rebalance(new_group: NewGroup, stream: NewStream, gate:
     query = stream(group.options("c1", rebalance_hold_ms="500"))
     query.in_batch = gate.hold
     query.start()
-    assert gate.waiting.wait(60)
+    query.wait_until(gate.waiting.is_set)
     assert group.owners() == {0: "c1", 1: "c1"}
     member = group.member("c2")
     eventually(lambda: settled([member], 1) and group.owners() == {0: "c1", 1: "c2"})
@@ -155,9 +154,8 @@ def test_more_consumers_than_partitions(
     group.produce(3, 0)
     member = group.member("c1")
     query = stream(group.options("c2", zookeeper_session_timeout_ms="30000"))
-    running: StreamingQuery = query.start()
-    eventually(lambda: group.registered("c2") is not None, timeout_s=30)
-    query.wait_for_start()
+    running: StreamingQuery = query.begin()
+    assert group.registered("c2") is not None
     assert group.owners() == {0: "c1"}
     member.leave()
     query.wait_for(3)

@@ -69,7 +69,7 @@ class Pause:
 
 def fails(one: Any, expected: str) -> None:
     """Wait until a stream fails with the expected error."""
-    error = eventually(lambda: one.error, 60)
+    error = one.wait_for_error()
     assert isinstance(error, StreamingQueryException)
     assert re.search(expected, str(error))
 

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import ConsumerGroup
 from tests.support.fill import fill
+from tests.support.stream import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +41,7 @@ def test_idle_partitions(
     def run(**options: str) -> None:
         frame = spark.readStream.format("zkafka").options(**zookeeper, **group, **options).load()
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        run_to_end(writer.trigger(availableNow=True).start)
 
     fill(zkafka_cluster, topic, 5, (0, 1))
     run()

@@ -18,6 +18,7 @@ from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.tools.ledger import delete_ledger, read_ledgers
 from tests.support.numbered_rows import fill_numbered, numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotJob, SlotQuery, once, rows
+from tests.support.stream import run_to_end
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -221,7 +222,7 @@ class Copy:
         reader = self.spark.readStream.format("zkafka").option("zookeeper.connect", self.cluster.zookeeper_connect)
         frame = reader.options(subscribe=self.source, startingOffsets="earliest").load().select("key", "value")
         writer = frame.writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
-        writer.trigger(availableNow=True).start().awaitTermination()
+        run_to_end(writer.trigger(availableNow=True).start, timeout_s=120)
 
     def write(self, frame: DataFrame, **options: Any) -> None:
         """Write a frame exactly once."""

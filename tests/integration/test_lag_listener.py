@@ -12,6 +12,7 @@ from pyspark_zkafka import LagListener
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.query_lag import QueryLag
 from tests.support.fill import fill
+from tests.support.stream import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ def test_a_limited_query_of_a_group(
     options = {"subscribe": topic, "group.id": topic, "auto.offset.reset": "earliest", "maxOffsetsPerTrigger": "10"}
     frame = LagListener.observe_bytes(spark.readStream.format("zkafka").options(**zookeeper, **options).load())
     writer = frame.writeStream.format("noop").queryName("limited").option("checkpointLocation", str(tmp_path))
-    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    run_to_end(writer.trigger(availableNow=True).start)
     eventually(lambda: len(lags) >= 4)
     assert [lag.records for lag in lags] == [10, 10, 10, 10]
     assert [lag.bytes for lag in lags] == [50, 50, 50, 50]
@@ -79,7 +80,7 @@ def test_a_query_without_a_group(
     options = {"subscribe": topic, "startingOffsets": "earliest"}
     frame = spark.readStream.format("zkafka").options(**zookeeper, **options).load()
     writer = frame.writeStream.format("noop").queryName("alone").option("checkpointLocation", str(tmp_path))
-    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    run_to_end(writer.trigger(availableNow=True).start)
     eventually(lambda: lags)
     assert lags[0].metrics == {
         "minOffsetsBehindLatest": "0",

@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import MockCluster
+from tests.support.stream import run_to_end
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def test_stream(
     for records in (10, 11):
         stream = spark.readStream.format("zkafka").options(**options, subscribe=orders, startingOffsets="earliest").load()
         writer = stream.writeStream.format("zkafka").options(**options, topic="copy", checkpointLocation=str(tmp_path))
-        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+        run_to_end(writer.trigger(availableNow=True).start, timeout_s=120)
         assert values(spark, options, "copy") == sorted(b"v%d" % n for n in range(records))
         zkafka_mock_cluster.produce(orders, [record(10)])
 

@@ -67,8 +67,8 @@ class TestLimits:
         found = stream({"subscribe": topic, "startingOffsets": "earliest", **limits})
         came: list[float] = []
         found.in_batch = lambda frame, number: came.append(time.monotonic())
-        query = found.start()
-        found.wait_for(1)
+        found.start()
+        query = found.wait_for(1)
         fill(zkafka_cluster, topic, 10)
         found.wait_for(11)
         fill(zkafka_cluster, topic, 2)
@@ -108,7 +108,7 @@ class TestLimits:
         limits = {"maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "5"}
         found = stream({"subscribe": topic, "startingOffsets": "earliest", **limits})
         fill(zkafka_cluster, topic, 20)
-        assert found.start(once=True).awaitTermination(60)
+        found.run(once=True)
         assert [len(batch) for batch in found.batches] == [20]
 
     def test_splits(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:

@@ -61,7 +61,7 @@ class TestDiscovery:
         topic = new_topic()
         fill(zkafka_cluster, topic, 5)
         found = stream({"subscribePattern": f"{topic}(-.*)?"}, connection)
-        query = found.start()
+        query = found.begin()
         query.processAllAvailable()
         fill(zkafka_cluster, topic, 1)
         found.wait_for(1)

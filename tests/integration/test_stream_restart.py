@@ -38,7 +38,7 @@ class TestRestart:
         for start in ("latest", "earliest", f'{{"{topic}": {{"0": 0, "1": 0}}}}'):
             fill(zkafka_cluster, topic, 5, 0)
             fill(zkafka_cluster, topic, 3, 1)
-            query = found.start()
+            query = found.begin()
             query.processAllAvailable()
             fill(zkafka_cluster, topic, 5, 0)
             query.processAllAvailable()

@@ -83,7 +83,7 @@ class TestStarts:
         topic = new_topic()
         fill(zkafka_cluster, topic, 5)
         new = stream({"subscribe": topic})
-        query = new.start()
+        query = new.begin()
         query.processAllAvailable()
         fill(zkafka_cluster, topic, 3)
         query.processAllAvailable()

@@ -25,6 +25,7 @@ from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, consumer_of
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from tests.support.eventually import eventually
+from tests.support.stream import is_late
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,7 @@ JVM = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "30", "zookeeper.
 OURS = {"rebalance.backoff.ms": "300", "auto.offset.reset": "earliest", "zookeeper.session.timeout.ms": "30000"}
 POLL_S = 0.02
 PATIENCE_S = 60
+_STARTS = 5
 
 
 class Journal:
@@ -123,38 +125,47 @@ class Query:
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self._spark, self._options = spark, options
-        self._query: StreamingQuery | None = None
+        self._queries: list[StreamingQuery] = []
         self.places: list[Place] = []
 
-    def start(self) -> Query:
-        """Start this query, which joins the group within a second or two, and return it."""
+    def start(self) -> None:
+        """Start this query, which joins the group within a second or two."""
         frame = self._spark.readStream.format("zkafka").schema("topic string, partition int, offset bigint")
         stream = frame.options(**self._options).load().writeStream.foreachBatch(self._take)
-        self._query = stream.trigger(processingTime="50 milliseconds").start()
-        return self
+        self._queries.append(stream.trigger(processingTime="50 milliseconds").start())
+
+    def wait_ready(self) -> None:
+        """Wait until the query has joined and looked for records once. Raises its error."""
+
+        def begun() -> object:
+            self.check()
+            return self._queries[-1].lastProgress
+
+        eventually(begun, PATIENCE_S, "the query has not begun")
 
     def stop(self) -> None:
         """Stop it as a user does."""
-        if self._query is not None:
-            self._query.stop()
-            self.check()
+        self._queries[-1].stop()
+        if (error := self._queries[-1].exception()) is not None:
+            raise error
+
+    def close(self) -> None:
+        """Stop it if it runs."""
+        for query in self._queries:
+            query.stop()
 
     def check(self) -> None:
-        """Raise the error that ended the query, if any."""
-        if self._query is not None and (error := self._query.exception()) is not None:
+        """Raise the error that ended the query, if any. A query whose planner was late is started again instead."""
+        error = self._queries[-1].exception()
+        if is_late(error) and len(self._queries) < _STARTS:
+            self.start()
+        elif error is not None:
             raise error
 
     @property
     def active(self) -> bool:
         """Whether the query runs."""
-        return self._query is not None and self._query.isActive
-
-    def __enter__(self) -> Query:
-        return self.start()
-
-    def __exit__(self, *exc: object) -> None:
-        if self._query is not None:
-            self._query.stop()
+        return bool(self._queries[-1].isActive)
 
     def _take(self, frame: Any, batch: int) -> None:
         self.places += [tuple(row) for row in frame.collect()]
@@ -222,11 +233,15 @@ class Group:
         self._jvms.add(f"{self.name}_{name}")
         return consumer.start() if start else consumer
 
-    def query(self, name: str, options: Mapping[str, str]) -> Query:
-        """Return a started streaming query of ours."""
+    def query(self, name: str, options: Mapping[str, str], *, wait: bool = True) -> Query:
+        """Return a started streaming query of ours. Unless `wait` is False, it has looked for records once."""
         query = Query(self._test.getfixturevalue("spark"), self._ours(name, options))
         self._queries.append(query)
-        return self._opened.enter_context(query)
+        self._opened.callback(query.close)
+        query.start()
+        if wait:
+            query.wait_ready()
+        return query
 
     def member(self, name: str | None, options: Mapping[str, str]) -> GroupMember:
         """Return a joined member of ours in this process, which owns partitions and reads nothing."""

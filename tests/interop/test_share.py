@@ -21,7 +21,7 @@ def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, ver
     """When a member of either kind joins, stops or dies, the others own and read all partitions; no record is lost."""
     topic = new_topic(partitions=4)
     with group.journal({topic: 4}) as journal:
-        ours = group.query("ours", {"subscribe": topic})
+        ours = group.query("ours", {"subscribe": topic}, wait=False)
         journal.require_owners_read({"ours": ours}, group.settle("ours", after="our query came, and was alone"))
         a = group.jvm("a", version, topics={topic: 2}, start=False).start(wait=False)
         journal.require_owners_read({"ours": ours, "a": a}, group.settle("a", "ours", after="a JVM came"))
@@ -46,7 +46,7 @@ def test_both_kinds_of_jvm_consumers_and_two_queries(group: Group, new_topic: Ne
         old, new = (group.jvm(n, v, topics={topic: 1}, start=False) for n, v in (("a", "0.8.2.2"), ("n", "1.1.1")))
         for jvm in (old, new):
             jvm.start(wait=False)
-        ours = {name: group.query(name, {"subscribe": topic}) for name in ("m", "z")}
+        ours = {name: group.query(name, {"subscribe": topic}, wait=False) for name in ("m", "z")}
         owners = group.settle("a", "m", "n", "z", after="four came at once")
         assert sorted(owners.values()) == [f"{group.name}_{name}-0" for name in "amnz"]
         journal.require_owners_read({**ours, "a": old, "n": new}, owners)

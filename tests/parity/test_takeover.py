@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.eventually import eventually
 from tests.support.fill import fill
-from tests.support.stream import is_late
+from tests.support.stream import start_until
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
@@ -41,13 +40,10 @@ def run(spark: SparkSession, zkafka_cluster: LocalCluster, tmp_path: Path) -> Ru
             "subscribe": topic,
             "startingOffsets": starts,
         }
-        for _ in range(3):
-            frame = spark.readStream.format(source).options(**options).load()
-            writer = frame.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path / source))
-            query = writer.trigger(availableNow=True).start()
-            eventually(lambda query=query: not query.isActive, 90, "the query has not ended")
-            if not is_late(error := query.exception()):
-                break
+        frame = spark.readStream.format(source).options(**options).load()
+        writer = frame.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path / source))
+        query = start_until(writer.trigger(availableNow=True).start, lambda query: not query.isActive, 90)
+        error = query.exception()
         assert (error is not None) == fail, error
 
     return run

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["Stream", "is_late"]
+__all__ = ["Stream", "is_late", "run_to_end", "start_until"]
 
 _STARTS, _BEGIN_S, _RUN_S = 5, 120, 60
 _LATE_PLANNER = "Python worker failed to connect back"
@@ -25,7 +25,7 @@ class Stream:
     called with each micro-batch's frame and number after its rows were collected; it may raise.
 
     Spark waits only 10 s for the planner's process to connect, too short on a busy machine. `begin`, `run` and the waits
-    restart a query that ended for this reason: it has done nothing yet.
+    restart a query that ended for this reason: it has done nothing yet. Use the query that they return.
     """
 
     def __init__(self, spark: SparkSession, options: dict[str, str], checkpoint: Path) -> None:
@@ -49,22 +49,12 @@ class Stream:
 
     def begin(self, **trigger: Any) -> StreamingQuery:
         """Start a query, and wait until it has looked for records once, or failed."""
-        return self._start_until(lambda query: query.lastProgress or query.exception(), _BEGIN_S, **trigger)
+        return start_until(lambda: self.start(**trigger), lambda query: query.lastProgress or query.exception(), _BEGIN_S)
 
-    def run(self, *, schema: str | None = None) -> StreamingQuery:
-        """Run a query until it has read all available records."""
-        query = self._start_until(lambda query: not query.isActive, _RUN_S, schema=schema, availableNow=True)
-        assert query.awaitTermination(_RUN_S)
-        return query
-
-    def _start_until(self, probe: Callable[[StreamingQuery], object], timeout_s: float, **how: Any) -> StreamingQuery:
-        """Start a query and wait for the probe, restarting the query while Spark gives up on its planner."""
-        for _ in range(_STARTS):
-            query = self.start(**how)
-            eventually(lambda query=query: probe(query), timeout_s, "the query has neither begun nor ended")  # type: ignore[misc]
-            if not is_late(query.exception()):
-                break
-        return query
+    def run(self, *, schema: str | None = None, timeout_s: float = _RUN_S, **trigger: Any) -> StreamingQuery:
+        """Run a query to its end, by default until it has read all available records. Raises its error."""
+        how = {"schema": schema, **(trigger or {"availableNow": True})}
+        return run_to_end(lambda: self.start(**how), timeout_s)
 
     def stop(self) -> None:
         """Stop all queries."""
@@ -89,29 +79,64 @@ class Stream:
         """Return the offsets of one partition, in order of arrival."""
         return [r.offset for r in self.rows if r.partition == partition and topic in (None, r.topic)]
 
-    def wait_for_start(self, timeout_s: float = 60) -> None:
-        """Wait until the query has looked for records once, so that it knows its start. Raises its error."""
-        eventually(lambda: self._running().lastProgress, timeout_s, "the query has not begun")
+    def wait_for_start(self, timeout_s: float = 60) -> StreamingQuery:
+        """Wait until the query has looked for records once, so that it knows its start."""
+        return self.wait_until(lambda: self._queries[-1].lastProgress, timeout_s, "the query has not begun")
 
-    def wait_for(self, records: int, timeout_s: float = 60) -> None:
-        """Wait for this many records. Raises the query's error."""
+    def wait_for(self, records: int, timeout_s: float = 60) -> StreamingQuery:
+        """Wait for this many records."""
+        message = lambda: f"{len(self.rows)} of {records} records have come"  # noqa: E731
+        return self.wait_until(lambda: len(self.rows) >= records, timeout_s, message)
 
-        def enough() -> bool:
-            self._running()
-            return len(self.rows) >= records
+    def wait_until(
+        self,
+        probe: Callable[[], object],
+        timeout_s: float = 60,
+        message: str | Callable[[], object] = "the condition did not come true",
+        poll_s: float = 0.02,
+    ) -> StreamingQuery:
+        """Wait until a condition is true, and return the running query. Raises the query's error, like all waits."""
 
-        eventually(enough, timeout_s, lambda: f"{len(self.rows)} of {records} records have come")
+        def reached() -> object:
+            if (error := self._failure()) is not None:
+                raise error
+            return probe()
 
-    def _running(self) -> StreamingQuery:
-        """Return the last query, restarted if it was late. Raises its error."""
+        eventually(reached, timeout_s, message, poll_s)
+        return self._queries[-1]
+
+    def wait_for_error(self, timeout_s: float = 60) -> Exception:
+        """Wait until the query fails, and return its error."""
+        return eventually(self._failure, timeout_s, "the query has not failed")  # type: ignore[return-value]
+
+    def _failure(self) -> Exception | None:
+        """Return the error of the last query, or restart it if it was late."""
         error = self.error
         if is_late(error) and sum(is_late(query.exception()) for query in self._queries) < _STARTS:
-            return self.start(**self._how)
-        if error is not None:
-            raise error
-        return self._queries[-1]
+            self.start(**self._how)
+            return None
+        return error
 
 
 def is_late(error: Exception | None) -> bool:
     """Return True if Spark gave up on the planner's process: the query has done nothing yet."""
     return error is not None and _LATE_PLANNER in str(error)
+
+
+def start_until(
+    start: Callable[[], StreamingQuery], probe: Callable[[StreamingQuery], object], timeout_s: float
+) -> StreamingQuery:
+    """Start a query and wait for the probe. Starts another query whenever Spark gave up on the planner's process."""
+    for _ in range(_STARTS):
+        query = start()
+        eventually(lambda query=query: probe(query), timeout_s, "the query has neither begun nor ended")  # type: ignore[misc]
+        if not is_late(query.exception()):
+            break
+    return query
+
+
+def run_to_end(start: Callable[[], StreamingQuery], timeout_s: float = _RUN_S) -> StreamingQuery:
+    """Run a query to its end. Raises its error, except that of a late planner: then the query is started again."""
+    query = start_until(start, lambda query: not query.isActive, timeout_s)
+    assert query.awaitTermination(timeout_s)
+    return query

@@ -12,7 +12,6 @@ import pytest
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.testing import LocalCluster
-from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.memberships import MemberGroup
 from tests.support.stream import Stream
@@ -30,9 +29,9 @@ class Steps:
     def __init__(self) -> None:
         self._begin = time.monotonic()
 
-    def take(self, name: str, probe: Callable[[], object]) -> None:
-        """Wait for the end of a step, up to its limit."""
-        eventually(probe, LIMITS_S[name], lambda: f"{name}: not done", poll_s=0.2)
+    def take(self, name: str, query: Stream, probe: Callable[[], object]) -> None:
+        """Wait for the end of a step of a query, up to its limit."""
+        query.wait_until(probe, LIMITS_S[name], f"{name}: not done", poll_s=0.2)
         now = time.monotonic()
         sys.stdout.write(f"{name}: {now - self._begin:.1f} s\n")
         self._begin = now
@@ -62,12 +61,12 @@ def test_wide_topic(faulty_kafka4: LocalCluster, stream: Callable[..., Stream], 
 
         steps = Steps()
         queries[0].start(processingTime="1 second")
-        steps.take("the first query joins", lambda: shares() == [2000])
-        steps.take("reads", lambda: len(read()) == len(PARTITIONS))
-        steps.take("commits", lambda: committed(1))
+        steps.take("the first query joins", queries[0], lambda: shares() == [2000])
+        steps.take("reads", queries[0], lambda: len(read()) == len(PARTITIONS))
+        steps.take("commits", queries[0], lambda: committed(1))
         queries[1].start(processingTime="1 second")
-        steps.take("a second one joins", lambda: shares() == [1000, 1000])
+        steps.take("a second one joins", queries[1], lambda: shares() == [1000, 1000])
         fill(faulty_kafka4, topic, 1, PARTITIONS)
-        steps.take("both read and commit", lambda: len(read()) == 2 * len(PARTITIONS) and committed(2))
+        steps.take("both read and commit", queries[1], lambda: len(read()) == 2 * len(PARTITIONS) and committed(2))
     assert set(read().values()) == {1}
     assert all({row.offset for row in query.rows} >= {1} for query in queries)

@@ -11,8 +11,7 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from tests.faults.use.steps import Step, Use, steps_of
 from tests.faults.use.topics import Log, Topics
-from tests.support.eventually import eventually
-from tests.support.stream import is_late
+from tests.support.stream import start_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,10 +57,7 @@ class Follower:
     def run(self, use: Use) -> Exception | None:
         """Read what is available. Returns the error that ended the run, or None."""
         options = self._options(use)
-        for _ in range(3):
-            error = self._start(options).exception()
-            if not is_late(error):
-                break
+        error = start_until(lambda: self._start(options), lambda query: not query.isActive, _ENDS_IN_S).exception()
         self.is_tolerant = error is not None
         self.may_lose &= error is not None
         return error
@@ -74,9 +70,7 @@ class Follower:
         frame = self._spark.readStream.format(self._source).options(**options).load().select("topic", "partition", "offset")
         place = str(self._folder / f"{self._source}-{self._checkpoints}")
         writer = frame.writeStream.foreachBatch(note).option("checkpointLocation", place)
-        query = writer.trigger(availableNow=True).start()
-        eventually(lambda: not query.isActive, _ENDS_IN_S, "the query has not ended")
-        return query
+        return writer.trigger(availableNow=True).start()
 
     def _options(self, use: Use) -> dict[str, str]:
         limit = {"maxOffsetsPerTrigger": str(use.limit)} if use.limit else {}

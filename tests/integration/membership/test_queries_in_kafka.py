@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pyspark_zkafka import ConsumerGroup
@@ -109,13 +110,14 @@ def test_repeated_micro_batch(new_group: Callable[[str], MemberGroup], stream: C
         raise ValueError("the sink is full")
 
     query.in_batch = fail
-    eventually(query.start(availableNow=True).exception, timeout_s=60)
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        query.run()
     member = group.member()
     assert member.wait_settled(30)
     fill(group.cluster, group.topic, 5, PARTITIONS)
     query.in_batch = lambda frame, number: None
     query.start()
-    eventually(lambda: len(query.batches) >= 2, timeout_s=60)
+    query.wait_until(lambda: len(query.batches) >= 2)
     first, again = ([(row.partition, row.offset) for row in batch] for batch in query.batches[:2])
     assert sorted(first) == sorted(again)
 
@@ -162,8 +164,8 @@ def test_available_now_beside_another(
     assert first.wait_settled(30)
     assert len(first.rebalance()) == 4
     query = stream(group.options(), connection={})
-    running = query.start(availableNow=True)
-    eventually(lambda: not first.settled, timeout_s=30)
+    query.start(availableNow=True)
+    running = query.wait_until(lambda: not first.settled)
     assert not running.awaitTermination(10)
     kept = first.rebalance()
     assert running.awaitTermination(120)  # with KIP-848 it waits 45 s, until a dead member would have expired
@@ -179,7 +181,7 @@ def test_once(new_group: Callable[[str], MemberGroup], stream: Callable[..., Str
     query = stream(group.options(), connection={})
     for run in range(1, 4):
         fill(group.cluster, group.topic, 5, PARTITIONS)
-        assert query.start(once=True).awaitTermination(60)
+        query.run(once=True)
         assert len(query.rows) == 20 * run
 
 
@@ -199,7 +201,7 @@ def test_partitions_added_while_a_static_member_restarts(
     query.run()
     group.cluster.add_partitions(group.topic, 6)
     fill(group.cluster, group.topic, 5, range(6))
-    assert query.start(availableNow=True).awaitTermination(150)
+    query.run(timeout_s=150)
     assert {row.partition for row in query.rows} == set(range(6))
 
 
