@@ -412,8 +412,7 @@ class TestAvailableNow:
         topic = new_topic(assignment={number: [number] for number in range(3)})
         fill(zkafka_cluster, topic, 10, range(3))
         found = stream({"subscribe": topic, "maxOffsetsPerTrigger": "15", **FROM_START})
-        found.in_batch = lambda frame, number: self._silence(zkafka_cluster, 2, number)
-        found.run()
+        self._run_through_silence(found, zkafka_cluster, 2)
         assert [found.offsets(number) for number in range(3)] == [list(range(10))] * 3
 
     def test_silent_zookeeper(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
@@ -422,8 +421,7 @@ class TestAvailableNow:
         fill(zkafka_cluster, topic, 20, range(2))
         options = {"group.id": topic, "zookeeper.session.timeout.ms": "2000", "maxOffsetsPerTrigger": "20"}
         found = stream({"subscribe": topic, **options, **FROM_START})
-        found.in_batch = lambda frame, number: self._silence(zkafka_cluster, "zookeeper", number)
-        found.run()
+        self._run_through_silence(found, zkafka_cluster, "zookeeper")
         assert [set(found.offsets(number)) for number in range(2)] == [set(range(20))] * 2
 
     def test_restart_after_a_kill(
@@ -441,8 +439,16 @@ class TestAvailableNow:
         found.run()
         assert [set(found.offsets(number)) for number in range(2)] == [set(range(10))] * 2
 
-    def _silence(self, cluster: LocalCluster, server: Any, number: int) -> None:
-        """Pause a server for some seconds at the first micro-batch."""
-        if number == 0:
-            cluster.pause(server)
-            threading.Timer(SILENCE_S, cluster.resume, [server]).start()
+    def _run_through_silence(self, one: Any, cluster: LocalCluster, server: Any) -> None:
+        """Run a stream while a server is paused for some seconds from the first micro-batch on."""
+        resume = threading.Timer(SILENCE_S, cluster.resume, [server])
+
+        def silence(frame: object, number: int) -> None:
+            if number == 0:
+                cluster.pause(server)
+                resume.start()
+
+        one.in_batch = silence
+        one.run()
+        resume.join()
+        cluster.wait_ready()  # the brokers' sessions of 6 s may have expired

@@ -92,6 +92,7 @@ class TestSession:
             assert [first.owner, second.owner] == owners
             assert [first.owned(), second.owned()] == claims
             assert [created(chroot, path) for path in paths] == before
+        zkafka_cluster.wait_ready()  # the brokers' sessions of 6 s may have expired
 
     def test_reconnected(self, chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
         """A member finds changes made while it was disconnected, although its watches may be lost."""
