@@ -112,6 +112,7 @@ def test_order_within_a_partition(spark: SparkSession, write: Callable[..., None
     )
     write(frame, topic=topic)
     rows = read({"subscribe": topic}, schema="key string, value string, offset bigint").orderBy("offset").collect()
+    assert len(rows) == 30_000
     for key in "0123456":
         values = [int(r.value) for r in rows if r.key == key]
         assert values == sorted(values)
