@@ -6,7 +6,7 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -22,7 +22,7 @@ _TIMEOUT_S = 30
 
 
 def commit_history(cluster: LocalCluster, group: str) -> dict[TopicPartition, list[int]]:
-    """Return the committed offsets of each partition in order, without deletions.
+    """Return the committed offsets of each partition in order, without deletions. The group has committed at least once.
 
     A young cluster has not yet compacted the log.
     """
@@ -32,6 +32,7 @@ def commit_history(cluster: LocalCluster, group: str) -> dict[TopicPartition, li
         if version in _COMMIT_KEYS and name[0] == group and value is not None:
             place = TopicPartition(name[1], struct.unpack_from(">i", key, len(key) - 4)[0])
             found.setdefault(place, []).append(struct.unpack_from(">q", value, 2)[0])
+    assert found, f"group {group} has committed nothing"
     return found
 
 
@@ -56,16 +57,19 @@ def _records(cluster: LocalCluster) -> list[tuple[bytes, bytes | None]]:
     try:
         numbers = consumer.list_topics(_LOG, timeout=_TIMEOUT_S).topics[_LOG].partitions
         consumer.assign([KafkaTopicPartition(_LOG, number, OFFSET_BEGINNING) for number in numbers])
-        found, ended, deadline = [], set[int](), time.monotonic() + _TIMEOUT_S
+        found, ended, errors, deadline = [], set[int](), [], time.monotonic() + _TIMEOUT_S
         while len(ended) < len(numbers):
-            assert time.monotonic() < deadline, "the log of the group's coordinator was not read to its end"
+            assert time.monotonic() < deadline, f"the log of the group's coordinator was not read to its end: {errors}"
             message = consumer.poll(1)
             if message is None:
                 continue
-            if message.error() is not None:
+            if (error := message.error()) is None:
+                if message.key() is not None:
+                    found.append((message.key(), message.value()))
+            elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
-            elif message.key() is not None:
-                found.append((message.key(), message.value()))
+            else:
+                errors.append(error)  # librdkafka tries again
         return found
     finally:
         consumer.close()
