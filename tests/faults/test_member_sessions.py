@@ -142,3 +142,4 @@ def test_shutdown_races(
     finally:
         zkafka_cluster.resume("zookeeper")
     eventually(lambda: chroot.ids("g") == {} and chroot.owners("g") == {}, timeout_s=SESSION_S + 10)
+    zkafka_cluster.wait_ready()  # the brokers' sessions of 6 s may have expired
