@@ -58,18 +58,23 @@ def test_unowned_after_a_network_failure(chroot: Chroot, new_member: NewMember, 
         eventually(lambda: chroot.owners("g") == {} and chroot.ids("g") == {})
         assert [member.owned() for member in members] == [{}] * 3
         wire.mend()
-    eventually(lambda: settled(members, 7))
-    alive = {member.owner.session for member in members}
-    assert {chroot.other.exists(f"/consumers/g/owners/t/{n}").ephemeralOwner for n in range(7)} == alive
+
+    def owned_by_live_sessions() -> bool:
+        claims = [chroot.other.exists(f"/consumers/g/owners/t/{n}") for n in range(7)]
+        live = {owner.session for member in members if (owner := member.owner)}  # none after another expiry
+        return {claim and claim.ephemeralOwner for claim in claims} == live
+
+    eventually(lambda: settled(members, 7) and owned_by_live_sessions())
 
 
 def test_lost_watches(chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
     """A member that reconnects in the same session finds every change made while it was disconnected."""
     chroot.topic("t", 4)
     chroot.topic("p-1", 1)
+    lasting = 20_000  # longer than the cut, in which another member joins
     with (
-        new_member("c1", "t", hosts=wire.address) as plain,
-        new_member("c2", SubscribePattern("p-.*"), hosts=wire.address) as by_filter,
+        new_member("c1", "t", hosts=wire.address, session_ms=lasting) as plain,
+        new_member("c2", SubscribePattern("p-.*"), hosts=wire.address, session_ms=lasting) as by_filter,
     ):
         sessions = [plain.owner, by_filter.owner]
         wire.cut()
