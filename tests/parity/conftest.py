@@ -55,11 +55,11 @@ class Peers:
         assert found == expected
         return found
 
-    def both_refuse(self, options: dict[str, str], our_reason: str) -> None:
-        """Check that both fail, ours with the given reason."""
+    def both_refuse(self, options: dict[str, str], our_reason: str, their_reason: str) -> None:
+        """Check that both fail, each with its reason."""
         with pytest.raises(Exception, match=our_reason):
             self.ours(options).collect()
-        with pytest.raises(Exception, match=r"."):
+        with pytest.raises(Exception, match=their_reason):
             self.theirs(options).collect()
 
 

@@ -88,7 +88,9 @@ class TestGaps:
         """With failOnDataLoss both fail: Spark's in its tasks, ours while planning, with the log's bounds."""
         given = {"subscribe": begins_at_40, **filled(options, begins_at_40), "kafkaConsumer.pollTimeoutMs": "2000"}
         reason = rf"{begins_at_40}-0: (starting|ending) offset 10.? is outside the log, which spans \[40, 100\)"
-        peers.both_refuse(given, reason)
+        peers.both_refuse(
+            given, reason, rf"Could not read records in offset \[\d+, \d+\) for topic partition {begins_at_40}-0"
+        )
         with pytest.raises(DataLoss, match=reason):
             plan_batch(parse_read({**given, "zookeeper.connect": peers.cluster.zookeeper_connect}))
 
@@ -96,9 +98,10 @@ class TestGaps:
     def test_start_behind_the_log(self, peers: Peers, begins_at_40: str) -> None:
         """Without failOnDataLoss, Spark's connector refuses a start beyond the log; ours reads the other partitions."""
         options = {"subscribe": begins_at_40, **filled({"startingOffsets": (101, 8)}, begins_at_40)}
-        peers.both_refuse(options, r"starting offset 101 is outside the log, which spans \[40, 100\)")
+        their_reason = "start offset 101 is greater than the resolved end offset 100"
+        peers.both_refuse(options, r"starting offset 101 is outside the log, which spans \[40, 100\)", their_reason)
         lenient = {**options, "failOnDataLoss": "false"}
-        with pytest.raises(Exception, match="start offset 101 is greater than the resolved end offset 100"):
+        with pytest.raises(Exception, match=their_reason):
             peers.theirs(lenient).collect()
         assert [(r.partition, r.offset) for r in peers.ours(lenient).orderBy("offset").collect()] == [(1, 8), (1, 9)]
 

@@ -13,6 +13,8 @@ from tests.support.topics import create_afresh
 
 Peers = Any
 """`Peers` of conftest.py, which tests cannot import."""
+MISMATCH = "Partitions specified for Kafka start offsets don't match what are assigned"
+CONTRADICTION = "Only one of the following options can be specified"
 
 
 @pytest.fixture(scope="module")
@@ -97,65 +99,96 @@ class TestRefused:
     """Options that both refuse, or that only ours refuses or allows."""
 
     @pytest.mark.parametrize(
-        ("options", "our_reason"),
+        ("options", "our_reason", "their_reason"),
         [
-            ({"startingOffsets": "latest"}, "starts at latest"),
+            ({"startingOffsets": "latest"}, "starts at latest", "starting offset can't be latest"),
             *seldom(
-                ({"startingOffsets": (-1, 0)}, "starts at latest"),
-                ({"endingOffsets": "earliest"}, "ends at earliest"),
-                ({"endingOffsets": (5, -2)}, "ends at earliest"),
-                ({"startingOffsets": (-3, 0)}, "offset -3"),
+                ({"startingOffsets": (-1, 0)}, "starts at latest", "startingOffsets for TOPIC-0 can't be latest"),
+                ({"endingOffsets": "earliest"}, "ends at earliest", "ending offset can't be earliest"),
+                ({"endingOffsets": (5, -2)}, "ends at earliest", "ending offset for TOPIC-1 can't be earliest"),
+                ({"startingOffsets": (-3, 0)}, "offset -3", "offset -3 does not equal -2"),
             ),
-            ({"startingOffsets": (5, 0), "endingOffsets": (4, 10)}, r"START_AFTER_END.*TOPIC-0 starts at 5 and ends at 4"),
+            (
+                {"startingOffsets": (5, 0), "endingOffsets": (4, 10)},
+                r"START_AFTER_END.*TOPIC-0 starts at 5 and ends at 4",
+                "start offset 5 is greater than the end offset 4",
+            ),
             *seldom(
-                ({"startingTimestamp": str(T0 + 80), "endingTimestamp": str(T0 + 50)}, "startingTimestamp is after"),
+                (
+                    {"startingTimestamp": str(T0 + 80), "endingTimestamp": str(T0 + 50)},
+                    "startingTimestamp is after",
+                    "resolved start offset 8 is greater than the resolved end offset",
+                ),
                 (
                     {"startingOffsetsByTimestamp": (T0 + 80, T0), "endingOffsetsByTimestamp": (T0 + 50, T0 + 50)},
                     rf"START_AFTER_END.*TOPIC-0 starts at timestamp {T0 + 80} and ends at timestamp {T0 + 50}",
+                    f"start timestamp {T0 + 80} is greater than the end timestamp {T0 + 50}",
                 ),
-                ({"startingOffsets": "first"}, r"startingOffsets is 'first'; expected"),
-                ({"startingOffsets": '{"TOPIC":{"0":"x","1":0}}'}, "startingOffsets is"),
-                ({"startingOffsets": (5, 0, 0)}, "OFFSETS_DO_NOT_MATCH.*TOPIC-2"),
+                ({"startingOffsets": "first"}, r"startingOffsets is 'first'; expected", "got first"),
+                ({"startingOffsets": '{"TOPIC":{"0":"x","1":0}}'}, "startingOffsets is", 'got .*"x"'),
+                ({"startingOffsets": (5, 0, 0)}, "OFFSETS_DO_NOT_MATCH.*TOPIC-2", MISMATCH),
             ),
             *seldom(
-                ({"startingOffsets": '{"other":{"0":0}}'}, "OFFSETS_DO_NOT_MATCH.*other-0"),
-                ({"startingOffsets": (5,)}, "OFFSETS_DO_NOT_MATCH.*startingOffsets does not name TOPIC-1"),
-                ({"endingOffsets": (5,)}, "OFFSETS_DO_NOT_MATCH.*endingOffsets does not name TOPIC-1"),
-                ({"startingOffsetsByTimestamp": (T0,)}, "OFFSETS_DO_NOT_MATCH.*does not name TOPIC-1"),
-                ({"endingOffsetsByTimestamp": (T0,)}, "OFFSETS_DO_NOT_MATCH.*does not name TOPIC-1"),
-                ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday'"),
-                ({"endingTimestamp": "1.5"}, "endingTimestamp is '1.5'"),
-                ({"startingTimestamp": ""}, "startingTimestamp is ''"),
-                ({"startingOffsetsByTimestamp": "123"}, "startingOffsetsByTimestamp is '123'"),
+                ({"startingOffsets": '{"other":{"0":0}}'}, "OFFSETS_DO_NOT_MATCH.*other-0", MISMATCH),
+                ({"startingOffsets": (5,)}, "OFFSETS_DO_NOT_MATCH.*startingOffsets does not name TOPIC-1", MISMATCH),
+                ({"endingOffsets": (5,)}, "OFFSETS_DO_NOT_MATCH.*endingOffsets does not name TOPIC-1", MISMATCH),
+                (
+                    {"startingOffsetsByTimestamp": (T0,)},
+                    "OFFSETS_DO_NOT_MATCH.*does not name TOPIC-1",
+                    "timestamp based start offsets don't match",
+                ),
+                (
+                    {"endingOffsetsByTimestamp": (T0,)},
+                    "OFFSETS_DO_NOT_MATCH.*does not name TOPIC-1",
+                    "timestamp based end offsets don't match",
+                ),
+                (
+                    {"startingTimestamp": "yesterday"},
+                    "startingTimestamp is 'yesterday'",
+                    "Expected a single long value, got yesterday",
+                ),
+                ({"endingTimestamp": "1.5"}, "endingTimestamp is '1.5'", "Expected a single long value, got 1.5"),
+                ({"startingTimestamp": ""}, "startingTimestamp is ''", "Expected a single long value, got $"),
+                ({"startingOffsetsByTimestamp": "123"}, "startingOffsetsByTimestamp is '123'", "got 123"),
             ),
-            ({"startingTimestamp": str(T0 + 95)}, "NO_OFFSET_FOR_TIMESTAMP.*TOPIC-1"),
+            ({"startingTimestamp": str(T0 + 95)}, "NO_OFFSET_FOR_TIMESTAMP.*TOPIC-1", "No offset matched .*TOPIC-1"),
             *seldom(
-                ({"startingOffsetsByTimestamp": (T0, T0 + 95)}, "NO_OFFSET_FOR_TIMESTAMP.*TOPIC-1"),
-                ({"startingTimestamp": str(T0), "startingOffsetsByTimestampStrategy": "never"}, "expected error or latest"),
-                ({"assign": '{"TOPIC":[0]}'}, "subscribe and assign contradict"),
-                ({"subscribePattern": "x"}, "subscribe and subscribePattern contradict"),
-                ({"subscribe": ""}, "subscribe names no topic"),
+                (
+                    {"startingOffsetsByTimestamp": (T0, T0 + 95)},
+                    "NO_OFFSET_FOR_TIMESTAMP.*TOPIC-1",
+                    "No offset matched .*TOPIC-1",
+                ),
+                (
+                    {"startingTimestamp": str(T0), "startingOffsetsByTimestampStrategy": "never"},
+                    "expected error or latest",
+                    "No value found for 'NEVER'",
+                ),
+                ({"assign": '{"TOPIC":[0]}'}, "subscribe and assign contradict", CONTRADICTION),
+                ({"subscribePattern": "x"}, "subscribe and subscribePattern contradict", CONTRADICTION),
+                ({"subscribe": ""}, "subscribe names no topic", "No topics to subscribe to"),
             ),
-            ({"subscribe": "no-such-topic"}, "UNKNOWN_TOPIC.*no-such-topic"),
+            ({"subscribe": "no-such-topic"}, "UNKNOWN_TOPIC.*no-such-topic", "UnknownTopicOrPartitionException"),
             *seldom(
-                ({"minPartitions": "0"}, "minPartitions is '0'"),
-                ({"minPartitions": "many"}, "minPartitions is 'many'"),
-                ({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition is '-5'"),
-                ({"failOnDataLoss": "perhaps"}, "failOnDataLoss is 'perhaps'"),
-                ({"kafka.auto.offset.reset": "latest"}, "auto.offset.reset"),
-                ({"kafka.key.deserializer": "x"}, "key.deserializer"),
-                ({"kafka.value.deserializer": "x"}, "value.deserializer"),
-                ({"kafka.enable.auto.commit": "true"}, "enable.auto.commit"),
-                ({"kafka.interceptor.classes": "x"}, "interceptor.classes"),
+                ({"minPartitions": "0"}, "minPartitions is '0'", "minPartitions must be positive"),
+                ({"minPartitions": "many"}, "minPartitions is 'many'", 'For input string: "many"'),
+                (
+                    {"maxRecordsPerPartition": "-5"},
+                    "maxRecordsPerPartition is '-5'",
+                    "maxrecordsperpartition must be positive",
+                ),
+                ({"failOnDataLoss": "perhaps"}, "failOnDataLoss is 'perhaps'", 'For input string: "perhaps"'),
+                ({"kafka.auto.offset.reset": "latest"}, "auto.offset.reset", "'auto.offset.reset' is not supported"),
+                ({"kafka.key.deserializer": "x"}, "key.deserializer", "'key.deserializer' is not supported"),
+                ({"kafka.value.deserializer": "x"}, "value.deserializer", "'value.deserializer' is not supported"),
+                ({"kafka.enable.auto.commit": "true"}, "enable.auto.commit", "'enable.auto.commit' is not supported"),
+                ({"kafka.interceptor.classes": "x"}, "interceptor.classes", "'interceptor.classes' is not supported"),
             ),
         ],
     )
-    def test_by_both(self, peers: Peers, timed: str, options: dict[str, Any], our_reason: str) -> None:
-        """Both refuse the same options; ours gives the reason."""
-        quick = {"fetchOffset.retryIntervalMs": "10"}
-        peers.both_refuse(
-            {"subscribe": timed, **quick, **filled(options, timed)}, our_reason.replace("TOPIC-", f"{timed}-")
-        )
+    def test_by_both(self, peers: Peers, timed: str, options: dict[str, Any], our_reason: str, their_reason: str) -> None:
+        """Both refuse the same options; ours names the option or the partition."""
+        given = {"subscribe": timed, "fetchOffset.retryIntervalMs": "10", **filled(options, timed)}
+        peers.both_refuse(given, *(reason.replace("TOPIC-", f"{timed}-") for reason in (our_reason, their_reason)))
 
     @pytest.mark.parametrize(
         "options",
@@ -172,20 +205,24 @@ class TestRefused:
             peers.theirs(given).collect()
 
     @pytest.mark.parametrize(
-        ("options", "our_reason"),
+        ("options", "our_reason", "their_reason"),
         [
-            ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
-            ({"subscribePattern": "("}, r"subscribePattern is '\('"),
+            (
+                {},
+                "set one of subscribe, subscribePattern, subscribeExceptPattern and assign",
+                "One of the following options must be specified",
+            ),
+            ({"subscribePattern": "("}, r"subscribePattern is '\('", "Unclosed group"),
             *seldom(
-                ({"subscribePattern": ""}, "subscribePattern is ''"),
-                ({"assign": "t"}, "assign is 't'"),
-                ({"assign": '["t"]'}, "assign is"),
+                ({"subscribePattern": ""}, "subscribePattern is ''", "Pattern to subscribe is empty"),
+                ({"assign": "t"}, "assign is 't'", "No topicpartitions to assign"),
+                ({"assign": '["t"]'}, "assign is", "No topicpartitions to assign"),
             ),
         ],
     )
-    def test_subscription(self, peers: Peers, options: dict[str, str], our_reason: str) -> None:
+    def test_subscription(self, peers: Peers, options: dict[str, str], our_reason: str, their_reason: str) -> None:
         """Both refuse malformed subscriptions."""
-        peers.both_refuse(options, our_reason)
+        peers.both_refuse(options, our_reason, their_reason)
 
     def test_unknown_option(self, peers: Peers, timed: str) -> None:
         """Spark's connector silently accepts an unknown option; ours refuses it and suggests the right one."""

@@ -151,28 +151,57 @@ def test_time_of_writing(spark: SparkSession, peers: Peers, both_write: Callable
 
 
 @pytest.mark.parametrize(
-    ("schema", "row", "our_reason"),
+    ("schema", "row", "our_reason", "their_reason"),
     [
-        ("key string", ("k",), "value"),
+        ("key string", ("k",), "value", "Required attribute 'value' not found"),
         *seldom(
-            ("value int", (1,), "value"),
-            ("value string, key int", ("v", 1), "key"),
-            ("value string, partition string", ("v", "0"), "partition"),
-            ("value string, headers string", ("v", "h"), "headers"),
-            ("value string, topic int", ("v", 1), "topic"),
+            ("value int", (1,), "value", "value attribute unsupported type int"),
+            ("value string, key int", ("v", 1), "key", "key attribute unsupported type int"),
+            ("value string, partition string", ("v", "0"), "partition", "partition attribute unsupported type string"),
+            ("value string, headers string", ("v", "h"), "headers", "headers attribute unsupported type string"),
         ),
-        ("value string", ("v",), "topic"),
-        *seldom(("value string, topic string", ("v", None), "topic")),
     ],
 )
 def test_refused(
-    spark: SparkSession, both_write: Callable[..., None], schema: str, row: tuple[Any, ...], our_reason: str
+    spark: SparkSession,
+    both_write: Callable[..., None],
+    new_topic: NewTopic,
+    schema: str,
+    row: tuple[Any, ...],
+    our_reason: str,
+    their_reason: str,
 ) -> None:
-    """Both sinks refuse a missing value, columns of other types, a missing topic and a null topic."""
+    """Both sinks refuse a missing value, and columns of other types."""
+    good, bad, topic = spark.range(0).selectExpr("'v' value"), spark.createDataFrame([row], schema), new_topic()
+    with pytest.raises(Exception, match=our_reason):
+        both_write((bad, good), (topic, topic))
+    with pytest.raises(Exception, match=their_reason):
+        both_write((good, bad), (topic, topic))
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "our_reason", "their_reason"),
+    [
+        ("value string", ("v",), "topic", "topic option required when no 'topic' attribute is present"),
+        *seldom(
+            ("value string, topic int", ("v", 1), "topic", "topic attribute unsupported type int"),
+            ("value string, topic string", ("v", None), "topic", "contains a null topic"),
+        ),
+    ],
+)
+def test_refused_topics(
+    spark: SparkSession,
+    both_write: Callable[..., None],
+    schema: str,
+    row: tuple[Any, ...],
+    our_reason: str,
+    their_reason: str,
+) -> None:
+    """Both sinks refuse a missing topic, a topic of another type and a null topic."""
     good, bad = spark.range(0).selectExpr("'no-topic' topic", "'v' value"), spark.createDataFrame([row], schema)
     with pytest.raises(Exception, match=our_reason):
         both_write((bad, good))
-    with pytest.raises(Exception, match=r"."):
+    with pytest.raises(Exception, match=their_reason):
         both_write((good, bad))
 
 
