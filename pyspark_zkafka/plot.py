@@ -209,7 +209,8 @@ def _sums(rows: Sequence[Row], by: str, *, lone_group: bool) -> Iterator[tuple[s
     def key(row: Row) -> tuple[Any, ...]:
         return (*(row[name] for name in columns), row["time"])
 
-    for line, points in groupby(sorted(rows, key=key), key=lambda row: key(row)[:-1]):
+    readable = [row for row in rows if not any(_is_null(row[name]) for name in columns)]
+    for line, points in groupby(sorted(readable, key=key), key=lambda row: key(row)[:-1]):
         sums = groupby(points, key=lambda row: row["time"])
         yield _line_label(line, lone_group=lone_group), [(time, sum(map(_lag, found))) for time, found in sums]
 

@@ -277,14 +277,13 @@ class GroupState:
 class GroupAdmin(KafkaAdmin):
     """A `KafkaAdmin` that also reads and changes groups.
 
-    No coordinator is asked before ``__consumer_offsets`` exists. Unlike a consumer, librdkafka's admin client does not wait
-    for this topic, and aborts the process some time after the request has timed out (librdkafka issue 4605). A cluster
-    without the topic has no group. Before the first commit, a consumer has the topic created. An ACL hides it from most
-    users.
+    No coordinator is asked before ``__consumer_offsets`` exists: an admin client does not wait for this topic, and aborts
+    the process some time after the time-out (librdkafka issue 4605). A cluster without the topic has no group. Before the
+    first commit, a consumer has the topic created. An ACL hides it from most users.
 
-    librdkafka's admin client keeps asking the coordinator that it has looked up, even if that broker refuses. After a
-    broker was down, its requests may wait for their time-out. A new client replaces the old one after a refusal, and before
-    a request that follows a lost connection.
+    librdkafka's admin client keeps asking the coordinator that it has looked up, even if that broker refuses. A new client
+    replaces it after a refusal, before a request that follows a lost connection or a time-out, and before offsets are read:
+    the refusal of such a request ends the process (librdkafka issue 5040).
 
     The time-out of a request to a coordinator, `_REQUEST_S`, is longer than its caller waits: librdkafka aborts the process
     if it finds the coordinator after the time-out, with the client still open. Closing a client with a request in flight is
@@ -293,6 +292,7 @@ class GroupAdmin(KafkaAdmin):
 
     _has_offsets_topic = False
     _is_outdated = False
+    _asked_by: AdminClient | None = None  # the client that knows coordinators
 
     def _begin_request(self) -> None:
         super()._begin_request()
@@ -353,6 +353,8 @@ class GroupAdmin(KafkaAdmin):
         self._begin_request()
         if not self.has_coordinators(names[0]):
             return {name: [] for name in names}
+        if self._asked_by is self._client:
+            self._replace_client()
         found: dict[str, list[KafkaTopicPartition]] = {}
         for some in batches(names, _IN_FLIGHT):
             asked = {name: self._ask_offsets(name) for name in some}
@@ -399,7 +401,7 @@ class GroupAdmin(KafkaAdmin):
         for answer in self._of_group(group, doing, future).topic_partitions:
             if answer.error is None:
                 continue
-            self._note(answer.error)
+            self._is_outdated |= answer.error.code() == KafkaError.NOT_COORDINATOR
             partition = _partition(answer)
             failed[partition] = _error_of(answer.error, group, f"{doing} in {partition}")
             if isinstance(failed[partition], (GroupError, BrokersUnavailable)):  # of the group, not of the partition
@@ -452,7 +454,7 @@ class GroupAdmin(KafkaAdmin):
         answers = self._of_group(group, doing, future, lambda: ConsumerGroupTopicPartitions(group, [])).topic_partitions
         for answer in answers:
             if answer.error is not None:
-                self._note(answer.error)
+                self._is_outdated |= answer.error.code() == KafkaError.NOT_COORDINATOR
                 raise _error_of(answer.error, group, f"{doing} in {_partition(answer)}")
         return [answer for answer in answers if answer.offset >= 0]
 
@@ -465,6 +467,7 @@ class GroupAdmin(KafkaAdmin):
 
     def _of_group(self, group: str, doing: str, future: Future[Any], unknown: Callable[[], Any] | None = None) -> Any:
         """A request's result. `unknown` returns the result for a group that does not exist."""
+        self._asked_by = self._client
         try:
             return self._result(doing, future, self._timeout_s)
         except KafkaException as error:
@@ -472,12 +475,9 @@ class GroupAdmin(KafkaAdmin):
                 return unknown()
             if error.args[0].code() in _ACTIVE_CODES:
                 raise _error_of(error.args[0], group, doing) from error
-            self._note(error.args[0])
+            self._is_outdated |= error.args[0].code() == KafkaError.NOT_COORDINATOR
+            self._reports.has_lost |= error.args[0].code() == KafkaError._TIMED_OUT  # the request stays in flight
             raise self._error(error, doing) from error
-
-    def _note(self, error: KafkaError) -> None:
-        """Note an answer of a broker that is no longer the coordinator."""
-        self._is_outdated |= error.code() == KafkaError.NOT_COORDINATOR
 
 
 def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:

@@ -130,7 +130,12 @@ class ClientPool(Generic[C]):
             self._close_later(opened.idle_until, opened.keep.max_idle_s)
 
     def _close_later(self, due_at: float, delay_s: float) -> None:
-        self._later(delay_s, lambda: self._close_old(due_at))
+        try:
+            self._later(delay_s, lambda: self._close_old(due_at))
+        except RuntimeError:  # no thread can be started: the user's work is done, and must not fail
+            with self._lock:
+                self._due_at = math.inf
+            self.close_idle()
 
     def _close_old(self, planned_at: float) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, consumer_host
 from pyspark_zkafka.inspect.reads import ClusterReport
-from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot, TopicPartition
 
 _PARTITION = ("topic", "partition")
 _GROUP_PARTITION = ("consumergroup", "topic", "partition")
@@ -49,11 +49,11 @@ def cluster_metrics(cluster: ClusterReport) -> Iterator[Gauge]:
 def _partition_state_metrics(snapshot: ClusterSnapshot) -> Iterator[Gauge]:
     leaders, preferred, replicas, in_sync, under_replicated, offline = (_Values() for _ in range(6))
     for tp in snapshot.all_partitions():
-        labels, leader = _labels(tp), snapshot.leader(tp)
+        labels, leader = _labels(tp), _leader_id(snapshot, tp)
         assigned = snapshot.topics[tp.topic].partitions[tp.partition]
         if leader is not None:
-            leaders[labels] = leader.id
-        preferred[labels] = int(leader is not None and leader.id in assigned[:1])
+            leaders[labels] = leader
+        preferred[labels] = int(leader in assigned[:1])
         replicas[labels] = len(assigned)
         in_sync[labels] = len(snapshot.states[tp].isr) if tp in snapshot.states else 0
         under_replicated[labels] = int(in_sync[labels] < len(assigned))
@@ -67,6 +67,14 @@ def _partition_state_metrics(snapshot: ClusterSnapshot) -> Iterator[Gauge]:
         ("zkafka_topic_partition_offline", "1 if no live broker leads the partition.", offline),
     ):
         yield Gauge(name, text, _PARTITION, values)
+
+
+def _leader_id(snapshot: ClusterSnapshot, tp: TopicPartition) -> int | None:
+    """Return the leader, if it is alive. Brokers that have left ZooKeeper for KRaft count as alive."""
+    state = snapshot.states.get(tp)
+    if state is None or state.leader == WITHOUT_LEADER:
+        return None
+    return state.leader if state.leader in snapshot.brokers or snapshot.is_outdated else None
 
 
 def _single(name: str, text: str, value: float | None) -> Gauge:

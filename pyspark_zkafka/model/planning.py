@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from itertools import zip_longest
+from itertools import groupby
 from statistics import fmean
 from typing import NamedTuple
 
@@ -356,17 +356,12 @@ def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int 
 
 
 def in_fixed_order(splits: Iterable[Split]) -> list[Split]:
-    """Sort the splits regardless of their leaders, so that a repeated micro-batch has the same tasks.
+    """Sort the splits, whoever leads: Spark numbers tasks in this order, and a repeated job or micro-batch has the same.
 
-    The partition's number comes first, as consecutive partitions of a topic usually have different leaders.
+    The first piece of each partition comes first, then the second ones. Partitions are sorted by number, since consecutive
+    partitions of a topic usually have different leaders.
     """
-    return sorted(splits, key=lambda split: (split.partition.partition, split.partition.topic, split.start))
-
-
-def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:
-    """Order the splits so that consecutive ones have different leaders while splits of several leaders remain."""
-    by_leader: dict[int, list[Split]] = {}
-    for split in splits:
-        by_leader.setdefault(split.leader, []).append(split)
-    longest_first = sorted(by_leader.values(), key=len, reverse=True)
-    return [split for one_each in zip_longest(*longest_first) for split in one_each if split is not None]
+    ordered = sorted(splits, key=lambda split: (split.partition, split.start))
+    pieces = (n for _, own in groupby(ordered, key=lambda split: split.partition) for n, _ in enumerate(own))
+    places = [(n, split.partition.partition, split.partition.topic) for n, split in zip(pieces, ordered, strict=True)]
+    return [ordered[index] for index in sorted(range(len(ordered)), key=places.__getitem__)]

@@ -21,12 +21,12 @@ from pyspark_zkafka.model.planning import (
     check_named,
     describe_missing,
     describe_offline,
+    in_fixed_order,
     make_splits,
     missing_topics,
     offline_text,
     requested_topics,
     split_ranges,
-    spread_over_leaders,
     subscribed_partitions,
 )
 from pyspark_zkafka.model.pushdown import PushedFilters
@@ -96,10 +96,10 @@ def plan_batch(
 
 
 def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: ClusterSnapshot) -> tuple[Split, ...]:
-    """Return the splits of ranges, in the order of Spark's tasks. Neighbours have different leaders where possible."""
+    """Return the splits of ranges, in the order of Spark's tasks."""
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
-    return tuple(spread_over_leaders(splits))
+    return tuple(in_fixed_order(splits))
 
 
 def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:

@@ -48,7 +48,7 @@ AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 _SHORT_TIMEOUT_S = 5.0
 
 _PANEL = "Connection and output"
-_ADDRESSES = frozenset({"zookeeper", "bootstrap_server"})
+_ADDRESSES = {"zookeeper": "zookeeper.connect", "bootstrap_server": "kafka.bootstrap.servers"}
 
 
 @dataclass(frozen=True)
@@ -131,16 +131,13 @@ def changes_cluster(command: Callable[..., None]) -> Callable[..., None]:
 def _with_target(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
     options = inspect.signature(_target, eval_str=True).parameters
-    added = [option for name, option in options.items() if name not in without]
+    added = [option for name, option in options.items() if name not in ("context", *without)]
 
     @functools.wraps(command)
     def run(context: typer.Context, **values: Any) -> None:
         taken = {option.name: values.pop(option.name) for option in added}
-        typed = {name for name in _ADDRESSES if _is_typed(context, name)}
-        if typed:  # the other address, from the environment, may be of another cluster
-            taken |= dict.fromkeys(_ADDRESSES - typed)
         try:
-            command(_target(**taken), **values)
+            command(_target(context, **taken), **values)
         except (ZKafkaError, OSError) as error:
             if taken["debug"]:
                 traceback.print_exc()
@@ -161,6 +158,7 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 
 def _target(
+    context: typer.Context,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     zookeeper: Annotated[
@@ -193,8 +191,14 @@ def _target(
         return str(typer.prompt(label, hide_input=True, err=True))
 
     options = {} if command_config is None else read_config_file(command_config, ask)
-    given = {"zookeeper.connect": zookeeper, "kafka.bootstrap.servers": bootstrap_server}
-    options.update({name: value for name, value in given.items() if value is not None})
+    given = {"zookeeper": zookeeper, "bootstrap_server": bootstrap_server}
+    # Addresses of different origins may be of different clusters.
+    typed = {name for name in given if _is_typed(context, name)}
+    if typed:
+        options = {name: value for name, value in options.items() if name not in _ADDRESSES.values()}
+    if typed or (_is_typed(context, "command_config") and not options.keys().isdisjoint(_ADDRESSES.values())):
+        given = {name: given[name] for name in typed}
+    options.update({_ADDRESSES[name]: value for name, value in given.items() if value is not None})
     return Target(options, Output(json), dry_run, yes)
 
 
@@ -236,8 +240,8 @@ class Servers:
         """ZooKeeper; OptionError if it was not given."""
         if self.zookeeper is None:
             raise INVALID_OPTION(
-                "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka-consumer-groups "
-                "for groups that Kafka coordinates",
+                "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER if no address is given), or "
+                "kafka-consumer-groups for groups that Kafka coordinates",
             )
         return self.zookeeper
 

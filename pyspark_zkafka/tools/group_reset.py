@@ -28,7 +28,7 @@ from pyspark_zkafka.conditions import (
     OFFSETS_REFUSED,
     UNKNOWN_GROUP,
 )
-from pyspark_zkafka.errors import NoLeader, ZKafkaError, listing
+from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import OffsetsStorage, StoredOffsets
@@ -149,13 +149,14 @@ def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Positio
 
 @dataclass(frozen=True, slots=True)
 class PlannedReset:
-    """New and current offsets, the offsets that ZooKeeper had stored, and notes on them."""
+    """New and current offsets, the offsets that ZooKeeper had stored, and notes on them. `is_shift` is for `ShiftBy`."""
 
     group: str
     offsets: Mapping[TopicPartition, int]
     current: Mapping[TopicPartition, int]
     stored: StoredOffsets
     notes: tuple[str, ...] = ()
+    is_shift: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,8 @@ class OffsetResets:
         values = stored.values
         current = {tp: max(values.get(tp, -1), in_kafka.get(tp, -1)) for tp in {*values, *in_kafka}}
         offsets, warnings = plan_offsets(scenario, partitions, current, partial(list_offsets, self.brokers))
-        return PlannedReset(group, offsets, current, stored, (*warnings, *notes, *self._note_higher(group, offsets)))
+        notes = [*warnings, *notes, *self._note_higher(group, offsets)]
+        return PlannedReset(group, offsets, current, stored, tuple(notes), isinstance(scenario, ShiftBy))
 
     def apply(self, planned: PlannedReset) -> None:
         """Write the planned offsets. ZooKeeper comes first: its transaction proves that the group has no members.
@@ -199,7 +201,13 @@ class OffsetResets:
         """
         group, offsets = planned.group, planned.offsets
         if self.zookeeper is not None and self.storage != "kafka":
-            commit_offsets(self.zookeeper, group, offsets, Unchanged(planned.stored.versions))
+            try:
+                commit_offsets(self.zookeeper, group, offsets, Unchanged(planned.stored.versions))
+            except GroupError as error:
+                if not planned.is_shift:
+                    raise
+                text = f"{error.message}; repeated, --shift-by would shift offsets again that are written"
+                raise type(error)(error.condition, text, **error.parameters) from error
         if self.storage == "zookeeper":
             return
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby, pairwise
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
-from pyspark_zkafka.model.planning import Split, coalesce, split_ranges, spread_over_leaders
+from pyspark_zkafka.model.planning import Split, coalesce, in_fixed_order, split_ranges
 
 LIMITS = st.none() | st.integers(1, 60)
 
@@ -67,24 +68,21 @@ def test_a_single_range_is_cut_exactly(size: int, minimum: int) -> None:
     assert len(split_ranges([OffsetRange(TopicPartition("t", 0), 7, 7 + size)], minimum)) == min(size, minimum)
 
 
-@given(st.lists(st.integers(1, 5), max_size=40))
-def test_neighbours_share_a_leader_only_at_the_end(leaders: list[int]) -> None:
-    """Two consecutive splits share a leader only if all later ones do. No split is lost or added."""
-    splits = [Split(TopicPartition("t", n), 0, 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
-    spread = spread_over_leaders(splits)
-    assert Counter(spread) == Counter(splits)
-    for n, (left, right) in enumerate(pairwise(spread)):
-        if left.leader == right.leader:
-            assert {split.leader for split in spread[n:]} == {left.leader}
+@given(st.sets(st.tuples(st.sampled_from("ab"), st.integers(0, 5), st.integers(0, 9)), max_size=40), st.randoms())
+def test_order_does_not_depend_on_leaders(places: set[tuple[str, int, int]], random: Random) -> None:
+    """Splits are in the same order whoever leads, each once. The pieces of a partition stay in order, one in each turn."""
 
+    def shuffled() -> list[Split]:
+        found = [Split(TopicPartition(t, n), at, at + 1, random.randrange(5), 0, (), ()) for t, n, at in places]
+        return random.sample(found, len(found))
 
-@given(st.lists(st.integers(1, 5), max_size=40))
-def test_a_leaders_own_splits_keep_their_order(leaders: list[int]) -> None:
-    """Spreading over leaders keeps the order of each leader's splits."""
-    splits = [Split(TopicPartition("t", n), 0, 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
-    spread = spread_over_leaders(splits)
-    for leader in set(leaders):
-        assert [s for s in spread if s.leader == leader] == [s for s in splits if s.leader == leader]
+    orders = [[(*split.partition, split.start) for split in in_fixed_order(shuffled())] for _ in range(2)]
+    assert orders[0] == orders[1]
+    assert sorted(orders[0]) == sorted(places)
+    turns = Counter[tuple[str, int]]()
+    for topic, number, _ in orders[0]:
+        turns[topic, number] += 1
+        assert turns[topic, number] == max(turns.values())
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), LIMITS, LIMITS)

@@ -109,6 +109,11 @@ class TestLag:
         rows = [observation(0, 1), observation(0, 2, topic="clicks"), observation(0, 3, 1, topic="clicks")]
         assert set(lines(drawn(lag_over_time(rows, by=by)))) == labels
 
+    def test_unreadable_partition(self) -> None:
+        """A row of a malformed znode, which has no partition, is left out of the lines by partition."""
+        rows = [observation(0, 1), {**observation(0, 1), "partition": None}]
+        assert lines(drawn(lag_over_time(rows, by="partition"))) == {"orders-0": [(0, 1)]}
+
     def test_many_lines(self) -> None:
         """Twenty lines all look different."""
         figure = lag_over_time([observation(s, p, p) for s in (0, 1) for p in range(20)], by="partition")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -48,6 +49,22 @@ def test_request_without_an_answer(silent: str) -> None:
         offsets._has_coordinator = True
         with pytest.raises(BrokersUnavailable, match="committing the offsets of group g"):
             offsets.commit({PLACE: 5})
+
+
+def test_offsets_are_read_by_a_new_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that knows coordinators is replaced before it reads offsets: an old one's refusal would end the process."""
+    monkeypatch.setattr(GroupAdmin, "_ask_offsets", lambda self, group: Future())
+    monkeypatch.setattr(GroupAdmin, "_offsets", lambda self, group, future: [])
+    with GroupAdmin("127.0.0.1:1", {}) as admin:
+        admin._has_offsets_topic = True
+        first = admin._client
+        assert admin.committed("g") == {}
+        assert admin._client is first
+        done: Future[str] = Future()
+        done.set_result("described")
+        admin._of_group("g", "describing", done)
+        assert admin.committed("g") == {}
+        assert admin._client is not first
 
 
 def test_replaced_brokers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,16 @@ def test_timer_that_is_early(pool: ClientPool[Client], time: Time) -> None:
     assert (client.state, time.due) == ("closed", [])
 
 
+def test_no_thread_can_be_started(time: Time) -> None:
+    """Without a timer, a returned client is closed at once, and the user's work does not fail."""
+
+    def later(delay_s: float, call: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = ClientPool[Client](Keep(10, 3), time, later)
+    assert [use(pool).state, use(pool).state] == ["closed", "closed"]
+
+
 def test_threads(pool: ClientPool[Client]) -> None:
     """Many threads never have the same client at the same time."""
     busy: set[int] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pyspark_zkafka.inspect.groups import (
     Committed,
@@ -70,6 +71,15 @@ def test_partitions() -> None:
     assert list(found["kafka_topic_partition_in_sync_replica"].values()) == [2, 1, 1]
     assert list(found["kafka_topic_partition_under_replicated_partition"].values()) == [0, 1, 0]
     assert list(found["zkafka_topic_partition_offline"].values()) == [0, 0, 1]
+
+
+def test_partitions_during_a_migration() -> None:
+    """A leader that has left ZooKeeper for KRaft counts as alive, as ZooKeeper still has its partitions' states."""
+    left = replace(SNAPSHOT, brokers={2: SNAPSHOT.brokers[2]}, kraft_epoch=3)
+    found = values(cluster_metrics(ClusterReport(left)))
+    assert found["kafka_topic_partition_leader"][("t", "0")] == 1
+    assert found["kafka_topic_partition_leader_is_preferred"][("t", "0")] == 1
+    assert list(found["zkafka_topic_partition_offline"].values())[:2] == [0, 0]
 
 
 def test_logs() -> None:

@@ -34,7 +34,6 @@ from pyspark_zkafka.model.planning import (
     missing_topics,
     requested_topics,
     split_ranges,
-    spread_over_leaders,
     subscribed_partitions,
 )
 from tests.support.cases import each
@@ -347,27 +346,11 @@ def test_brokers_without_the_listener_are_left_out() -> None:
     assert make_splits([OffsetRange(A, 0, 1)], snapshot, None, Listener("OTHER"))[0].endpoints == ()
 
 
-@pytest.mark.parametrize(
-    ("leaders", "expected"),
-    [
-        ([], []),
-        ([1, 1, 1], [0, 1, 2]),
-        ([1, 1, 2, 2], [0, 2, 1, 3]),
-        ([1, 2, 2, 2, 3], [1, 0, 4, 2, 3]),
-        ([1, 1, 2, 3, 3, 3], [3, 0, 2, 4, 1, 5]),
-    ],
-)
-def test_leaders_take_turns(leaders: list[int], expected: list[int]) -> None:
-    """Splits alternate between leaders, starting with the one with the most; a leader's splits keep their order."""
-    splits = [Split(A, n, n + 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
-    assert [s.start for s in spread_over_leaders(splits)] == expected
-
-
 def test_fixed_order() -> None:
-    """A micro-batch that is repeated after its leaders have moved has the same tasks in the same order."""
+    """A repeated job or micro-batch has the same tasks in the same order, although leaders have moved."""
     places = [("a", 1, 0), ("b", 0, 0), ("a", 0, 5), ("a", 0, 0)]
     before = [Split(TopicPartition(t, p), start, start + 5, n, 0, (n,), ()) for n, (t, p, start) in enumerate(places)]
     after = [split._replace(leader=5 - split.leader) for split in reversed(before)]
     order = [(split.partition.topic, split.partition.partition, split.start) for split in in_fixed_order(before)]
-    assert order == [("a", 0, 0), ("a", 0, 5), ("b", 0, 0), ("a", 1, 0)]
+    assert order == [("a", 0, 0), ("b", 0, 0), ("a", 1, 0), ("a", 0, 5)]
     assert order == [(s.partition.topic, s.partition.partition, s.start) for s in in_fixed_order(after)]

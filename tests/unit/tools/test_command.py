@@ -90,6 +90,27 @@ def test_addresses_of_two_clusters(typed: list[str], found: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize(
+    ("typed", "is_file_typed", "found"),
+    [
+        (["--zookeeper", "dev:2181"], False, {"zookeeper.connect": "dev:2181"}),
+        (["--zookeeper", "dev:2181"], True, {"zookeeper.connect": "dev:2181"}),
+        ([], True, {"kafka.bootstrap.servers": "file:9092"}),
+        ([], False, {"kafka.bootstrap.servers": "prod:9092", "zookeeper.connect": "prod:2181"}),
+    ],
+)
+def test_addresses_of_a_file(tmp_path: Path, typed: list[str], is_file_typed: bool, found: dict[str, str]) -> None:
+    """A typed address is not combined with a file's, nor the address of a typed file with the environment's."""
+    (tmp_path / "f").write_text("bootstrap.servers=file:9092\n")
+    environment = {"ZKAFKA_ZOOKEEPER": "prod:2181", "ZKAFKA_BOOTSTRAP_SERVER": "prod:9092"}
+    if is_file_typed:
+        typed = [*typed, "--command-config", str(tmp_path / "f")]
+    else:
+        environment["ZKAFKA_COMMAND_CONFIG"] = str(tmp_path / "f")
+    result = CliRunner().invoke(app, ["options", "--json", *typed], env=environment)
+    assert json.loads(result.stdout) == [found]
+
+
+@pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
         (["--yes"], 0, "changed"),

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.brokers.groups import GroupState
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, NoLeader, OptionError
+from pyspark_zkafka.errors import (
+    BrokersUnavailable,
+    ClusterStateError,
+    CodecError,
+    GroupContended,
+    GroupError,
+    NoLeader,
+    OptionError,
+)
 from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
@@ -150,6 +158,15 @@ def test_apply_to_both(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     both.apply(both.plan("g", parse_partitions(["t"]), LATEST))
     assert (stored.data(PATH_0), stored.data("/consumers/g/offsets/t/1")) == (b"100", b"20")
     assert brokers.stored["g"] == {T0: 100, T1: 20}
+
+
+def test_shift_that_is_contended(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """The error of a shift that another client interferes with warns of repeating the shift."""
+    found = resets("zookeeper", stored, brokers)
+    planned = found.plan("g", parse_partitions(["t:0"]), ShiftBy(1))
+    stored.put(PATH_0, b"7")
+    with pytest.raises(GroupContended, match=r"OFFSETS_CHANGED.*repeated, --shift-by would shift offsets again that are"):
+        found.apply(planned)
 
 
 def test_shift_of_two_stores(stored: EnsembleClient, brokers: GroupBrokers) -> None:
