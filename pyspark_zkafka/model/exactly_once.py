@@ -347,5 +347,6 @@ def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
 REMEDIES = (
     "restart the query, or run the job again, as it ran before: with the same number of shuffle partitions and cores, or "
     "with as many cores as slots if a task had failed; let the plan repeat itself: repartition(n) before the sink, "
-    "spark.sql.adaptive.enabled=false, no uuid() or rand() after the source"
+    "spark.sql.adaptive.enabled=false, no uuid() or rand() after the source, and no current_timestamp() in a job or in "
+    "foreachBatch"
 )

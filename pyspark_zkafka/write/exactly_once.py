@@ -293,13 +293,17 @@ class _SlotTask:
         entry = replace(entry, at_ms=int(time.time() * 1000), sink=self._sink or entry.sink)
         key = self._ledger.key(entry.slot)
         for _ in range(_MOST_COMMITS):
-            if not producer.is_open:
-                producer.begin()
-            producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
+            if self._unread is None:
+                if not producer.is_open:
+                    producer.begin()
+                producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
             if not producer.may_lose_offsets or self._has_recorded(entry.slot):
                 return
-            _log.warning("Slot %d: a committed entry is not found. Committing it again", entry.slot)
+            _log.warning("Slot %d: a committed entry is not found. Looking again, before committing it again", entry.slot)
             producer.renew()
+            # No other attempt is under way now. One may have written a later entry, if this process stood still.
+            if self._has_recorded(entry.slot):
+                return
         if self._unread is not None:
             raise self._unread
         raise LEDGER_FORGOTTEN(

@@ -413,11 +413,30 @@ def test_forgotten_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         write_in(brokers, monkeypatch)
         assert brokers.renewed == forgotten
     with pytest.raises(LedgerError, match=r"LEDGER_FORGOTTEN.*rows of slot 3 of batch 7 are committed"):
-        write_in(Forgetful(5), monkeypatch)
+        write_in(Forgetful(6), monkeypatch)
+
+
+def test_later_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that stood still after its commit does not overwrite the entry that a later attempt has written since."""
+
+    class Overtaken(Forgetful):
+        commits = 0
+
+        def entry(self, slot: int) -> Entry | None:
+            if self.commits and not self.renewed:
+                raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
+            return Entry(slot, 8, 1, "0" * 32, "later") if self.commits else None
+
+        def commit(self, *entry: object) -> None:
+            self.commits += 1
+
+    brokers = Overtaken(1)
+    write_in(brokers, monkeypatch)
+    assert (brokers.commits, brokers.renewed) == (1, 1)
 
 
 def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an answer the entry of committed rows is committed again, and in the end the brokers are the error."""
+    """Without an answer the entry of committed rows is looked for again, and in the end the brokers are the error."""
 
     class Silent(Forgetful):
         def entry(self, slot: int) -> Entry | None:
@@ -429,7 +448,7 @@ def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     write_in(brokers, monkeypatch)
     assert brokers.renewed == 2
     with pytest.raises(BrokersUnavailable):
-        write_in(Silent(5), monkeypatch)
+        write_in(Silent(6), monkeypatch)
 
 
 @each("timeout_s", [60, 10, 8, 4])
