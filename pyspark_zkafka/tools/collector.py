@@ -59,8 +59,8 @@ class EnsembleReader:
     ) -> None:
         if connection.zookeeper is None:
             raise INVALID_OPTION(
-                "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka_exporter for a cluster "
-                "without it",
+                "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER if no address is given), or "
+                "kafka_exporter for a cluster without it",
             )
         self._config = connection.zookeeper
         self._topics = topics

@@ -292,13 +292,17 @@ class _SlotTask:
     def _commit(self, producer: TransactionalProducer, entry: Entry) -> None:
         entry = replace(entry, at_ms=int(time.time() * 1000), sink=self._sink or entry.sink)
         key = self._ledger.key(entry.slot)
-        for _ in range(_MOST_COMMITS):
+        commits = 0
+        for _ in range(_MOST_COMMITS + 1):
             if self._unread is None:
+                if commits == _MOST_COMMITS:
+                    break
+                commits += 1
                 if not producer.is_open:
                     producer.begin()
                 producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
-            if not producer.may_lose_offsets or self._has_recorded(entry.slot):
-                return
+                if not producer.may_lose_offsets or self._has_recorded(entry.slot):
+                    return
             _log.warning("Slot %d: a committed entry is not found. Looking again, before committing it again", entry.slot)
             producer.renew()
             # No other attempt is under way now. One may have written a later entry, if this process stood still.
@@ -308,7 +312,7 @@ class _SlotTask:
             raise self._unread
         raise LEDGER_FORGOTTEN(
             f"The rows of slot {entry.slot} of batch {entry.batch} are committed, but the brokers have forgotten their "
-            f"ledger entry {_MOST_COMMITS} times; writing them again would duplicate them. Stop the query and all of its "
+            f"ledger entry {commits} times; writing them again would duplicate them. Stop the query and all of its "
             "earlier executors, restart the brokers one by one, and start the query again",
             slot=entry.slot,
             batch=entry.batch,

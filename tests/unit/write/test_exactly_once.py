@@ -448,7 +448,7 @@ def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     write_in(brokers, monkeypatch)
     assert brokers.renewed == 2
     with pytest.raises(BrokersUnavailable):
-        write_in(Silent(6), monkeypatch)
+        write_in(Silent(7), monkeypatch)
 
 
 @each("timeout_s", [60, 10, 8, 4])
