@@ -32,7 +32,7 @@ _Rows = list[dict[str, Any]]
 
 
 def settings_of(name: str, wanted: Iterable[str]) -> Iterable[str]:
-    """Return those of Spark's settings under which to measure."""
+    """Return the settings of Spark to measure a part under. A part without Spark is measured once."""
     return wanted if name in WITH_SPARK else ("recommended",)
 
 

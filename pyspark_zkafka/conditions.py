@@ -272,7 +272,7 @@ MEMBERS_IN_ZOOKEEPER = GroupError.define("""MEMBERS_IN_ZOOKEEPER
     dead member disappears when its session expires.""")
 INCONSISTENT_GROUP_PROTOCOL = GroupError.define("""INCONSISTENT_GROUP_PROTOCOL
     The other members of a group in Kafka use another assignment strategy, or the brokers do not allow two protocols in one
-    group. Set `partition.assignment.strategy` and `group.protocol` to those of the other members.""")
+    group. Set `partition.assignment.strategy` and `group.protocol` as the other members do.""")
 GROUP_PROTOCOL_UNSUPPORTED = GroupError.define("""GROUP_PROTOCOL_UNSUPPORTED
     `group.protocol` is consumer, which the brokers do not know or have switched off. Set `group.protocol=classic`, or
     raise the feature `group.version` on brokers 4.0 or later.""")

@@ -140,7 +140,7 @@ static void compare(const struct zkafka_avro_program *program, int32_t column, c
     if (!same) fail("a value that damaged payloads have changed");
 }
 
-/* Decodes the undamaged payloads of a batch alone, and compares their rows with those of the batch. */
+/* Decodes the undamaged payloads again, without the damaged ones: their rows must be the same. */
 static void decode_alone(const struct zkafka_avro_program *program, const struct ArrowArray *payloads, const bool *damaged, int64_t skip,
                          const struct ArrowArray *batch) {
     int64_t rows[12], count = 0;

@@ -136,7 +136,7 @@ def start_until(
 
 
 def run_to_end(start: Callable[[], StreamingQuery], timeout_s: float = _RUN_S) -> StreamingQuery:
-    """Run a query to its end. Raises its error, except that of a late planner: then the query is started again."""
+    """Run a query to its end. Starts it again if its planner was late, and raises any other error."""
     query = start_until(start, lambda query: not query.isActive, timeout_s)
     assert query.awaitTermination(timeout_s)
     return query

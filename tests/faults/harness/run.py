@@ -45,7 +45,7 @@ class Scenario:
     rate : int
         The records per second of each workload.
     faults : sequence of Planned, optional
-        The faults, instead of those that the seed chooses. None is left out.
+        All of these faults are injected. By default, the seed chooses faults.
     """
 
     workloads: tuple[Workload, ...]

@@ -120,7 +120,7 @@ T0, T1, EMPTY = (TopicPartition("t", number) for number in range(3))
 
 
 def test_truncated(servers: str) -> None:
-    """A log that ends before a position of the same epoch was truncated; one that contains it, or is empty, was not."""
+    """A log was truncated if it ends before a position of the same epoch. An empty log was not."""
     positions = {T0: LogPosition(3, 0), T1: LogPosition(50, 0), EMPTY: LogPosition(0, 0)}
     truncated, silent = find_truncated(consumer_properties(CONNECTION, servers, "g"), positions, 30)
     assert list(truncated) == [T1]

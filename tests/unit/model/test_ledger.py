@@ -262,7 +262,7 @@ def test_job_elsewhere() -> None:
     ],
 )
 def test_ledgers_of_a_group(base: str, is_of_it: bool) -> None:
-    """Ledgers of a group's jobs are found under all prefixes and writers, without those of other members."""
+    """A group's ledgers are found under all prefixes and writers. Ledgers of other members and groups are not."""
     assert is_ledger_of(base, "billing", [FIRST]) == is_of_it
 
 

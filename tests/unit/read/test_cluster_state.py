@@ -61,7 +61,7 @@ class State(ClusterState):
 
 
 def test_last_servers() -> None:
-    """The last servers are those of the last snapshot with brokers."""
+    """Bootstrap servers follow the snapshots. A snapshot without brokers leaves them unchanged."""
     zookeeper = ZooKeeper(cluster("t"), cluster("t", brokers=[1, 2]), cluster("t", brokers=[]))
     state = State(zookeeper)
     assert [(state.snapshot(anew=True), state.last_servers)[1] for _ in range(3)] == ["k:9092", *["k:9093,k:9094"] * 2]
