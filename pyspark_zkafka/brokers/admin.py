@@ -142,7 +142,7 @@ class KafkaAdmin(AdminRequests):
     def create_topic(
         self, topic: str, partitions: int, replication: int, config: Mapping[str, str], *, validate_only: bool
     ) -> None:
-        """Create a topic, or only have the controller check it. Needs Kafka 0.10.1 or later.
+        """Create a topic, or only have the controller check it. Needs Kafka 0.10.2 or later.
 
         -1 partitions or replicas are the brokers' defaults, since Kafka 2.4. Raises OptionError if a setting is wrong, and
         ZKafkaError if the controller refuses, or does not answer.
