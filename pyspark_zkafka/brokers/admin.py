@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _UNANSWERED = "BROKERS_UNAVAILABLE"
 _PAUSE_S = 0.1
+_MOST_LEARNED = 50  # one after the other; more topics are requested together with all others
 _INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 _REFUSED_TOPIC_CODES = frozenset(
     {
@@ -272,13 +273,16 @@ class KafkaAdmin(AdminRequests):
         return {tp: named if tp.topic == topic else error for tp, error in failed.items()}
 
     def _warm_up(self, topics: Collection[str]) -> None:
-        """Request a topic's metadata first with a new client: its lookup of leaders may stall for up to three seconds.
+        """Have the client cache the metadata of topics before it lists their offsets, as it else looks up their leaders.
 
-        Blocks for at most a second. See `pyspark_zkafka.brokers.clients`.
+        This lookup may stall for up to three seconds with a new client. It also crashes the process if other metadata
+        arrive meanwhile: librdkafka's thread then frees the lookup that this thread has not finished yet. Blocks for at
+        most a second if the brokers do not answer. See `pyspark_zkafka.brokers.clients`.
         """
-        if topics and not self._is_warm:
-            self._is_warm = True
-            self._learn(min(topics), timeout_s=INTRODUCTION_S)
+        unknown = sorted(set(topics).difference(self._learned))
+        self._learned.update(unknown)
+        requests = [(topic,) for topic in unknown] if len(unknown) <= _MOST_LEARNED else [()]
+        all(self._learn(*request, timeout_s=INTRODUCTION_S) for request in requests)
 
     def _ask_leaders(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]

@@ -51,7 +51,7 @@ class AdminRequests:
         self._opened = ExitStack()
         self._clients = ExitStack()
         self._client: AdminClient | None = None
-        self._is_warm = False
+        self._learned: set[str] = set()  # topics of which this client has requested the metadata
         self._reports = ErrorReports()
 
     def __enter__(self) -> Self:
@@ -59,7 +59,8 @@ class AdminRequests:
         return self
 
     def _use(self, client: AdminClient) -> None:
-        self._client, self._is_warm = self._clients.enter_context(client), False
+        self._client = self._clients.enter_context(client)
+        self._learned.clear()
 
     def _replace_client(self) -> None:
         """Use a new client, which starts with the bootstrap servers. If it cannot be made, the present one stays."""
@@ -89,12 +90,14 @@ class AdminRequests:
         if topics:
             self._learn(*(topics if len(topics) == 1 else ()))
 
-    def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> None:
-        """Request the controller and the leaders of one topic or of all. librdkafka caches the answer."""
+    def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> bool:
+        """Request the controller and the leaders of one topic or of all. librdkafka caches the answer. False without one."""
         try:
             self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
         except ZKafkaError as error:
             _log.info("Metadata could not be requested in advance: %s", error)
+            return False
+        return True
 
     def _metadata(self, *topic: str) -> Any:
         """Request metadata of one topic, or of all, from a broker that knows the other brokers.

@@ -45,6 +45,32 @@ def test_partitions_without_a_leader(servers: str, sizes: LookupSizes) -> None:
             admin.list_offsets({T0: LATEST, T9: LATEST})
 
 
+@pytest.mark.parametrize(
+    ("topics", "requests"), [(2, [("topic-0",), ("topic-1",)]), (51, [()])], ids=["each topic", "all topics at once"]
+)
+def test_metadata_is_requested_first(
+    servers: str, monkeypatch: pytest.MonkeyPatch, topics: int, requests: list[tuple[str, ...]]
+) -> None:
+    """Each client requests the metadata of topics once, before it lists their offsets; see `KafkaAdmin._warm_up`."""
+    learned: list[tuple[str, ...]] = []
+    learn = KafkaAdmin._learn
+
+    def noted(self: KafkaAdmin, *topic: str, timeout_s: float) -> bool:
+        learned.append(topic)
+        return learn(self, *topic, timeout_s=timeout_s)
+
+    monkeypatch.setattr(KafkaAdmin, "_learn", noted)
+    monkeypatch.setattr(KafkaAdmin, "refresh_metadata", lambda *_: None)
+    found = {TopicPartition(f"topic-{number}", 0): LATEST for number in range(topics)}
+    with KafkaAdmin(servers, {}) as admin:
+        for _ in range(2):
+            admin.list_offsets_each(found)
+        assert learned == requests
+        admin._replace_client()
+        admin.list_offsets_each(found)
+        assert learned == 2 * requests
+
+
 def test_timestamps(servers: str) -> None:
     """Timestamps are never looked up in bulk, which only finds the ends of logs."""
     with KafkaAdmin(servers, {}, sizes=LookupSizes(bulk=1)) as admin:
