@@ -8,8 +8,9 @@ BENCH_READY := $(VENV)/.ready-bench
 DOCS_READY := $(VENV)/.ready-docs
 RELEASE_READY := $(VENV)/.ready-release
 # Workers of pytest, each with a Spark of its own. They share a cluster, and the tests of each other cluster run on one worker.
+# The crash of a worker ends the run: with a new worker, xdist may wait for ever.
 TEST_PROCESSES ?= 3
-PYTEST := $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 
 # Spark's workers run "python3" from the PATH unless they are told otherwise.
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)

@@ -212,8 +212,25 @@ class TransactionalProducer(CountingProducer):
         last step that is not a refusal, the transaction may be committed nevertheless.
         """
         self.flush()
-        transactions, entry = self._sender.transactions, GroupOffset(group, topic, partition, offset, metadata)
-        doing = f"committing the offset of {topic}-{partition} of group {group}"
+        self._add_offset(GroupOffset(group, topic, partition, offset, metadata))
+        self._complete("committing a transaction", self._sender.transactions.commit)
+        self._began_at = None
+
+    def end_late_offsets(self, group: str, topic: str, partition: int) -> None:
+        """Abort a transaction with an offset of a group.
+
+        This also ends an offset of an earlier transaction of the id whose request was processed late, after the end of that
+        transaction. Brokers before KIP-890 keep such an offset open, and reads of it wait, until a transaction of the same
+        id with the same group ends.
+        """
+        self.begin()
+        self._add_offset(GroupOffset(group, topic, partition, 0, ""))
+        self.abort()
+        self.renew()
+
+    def _add_offset(self, entry: GroupOffset) -> None:
+        transactions = self._sender.transactions
+        doing = f"committing the offset of {entry.topic}-{entry.partition} of group {entry.group}"
         if transactions.resumes_offsets:
             self._complete(doing, lambda timeout_s: transactions.commit_offset(entry, timeout_s))
         else:
@@ -223,8 +240,6 @@ class TransactionalProducer(CountingProducer):
                 lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s),
                 slice_s=self._patience_s,
             )
-        self._complete("committing a transaction", transactions.commit)
-        self._began_at = None
 
     def abort(self, patience_s: float | None = None) -> None:
         """Abort the transaction. Committed readers never see its rows and its offset. Waits as for each step by default."""

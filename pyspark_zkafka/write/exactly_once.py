@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_FORGOTTEN, UNNAMED_WRITE
-from pyspark_zkafka.errors import BrokersUnavailable, OptionError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed, ZKafkaError
 from pyspark_zkafka.formats.encoding import row_encoder
 from pyspark_zkafka.model.exactly_once import (
     Abort,
@@ -225,7 +225,7 @@ class _SlotTask:
     def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
         match step:
             case Begin():
-                self._recorded = self._ledger.entry(self._attempt.slot)
+                self._recorded = self._last_entry(producer)
                 return self._recorded
             case ReadLedger():
                 return self._read_ledger()
@@ -244,6 +244,18 @@ class _SlotTask:
                     producer.abort()
         return None
 
+    def _last_entry(self, producer: TransactionalProducer) -> Entry | None:
+        """The slot's entry. Ends an offset that a late request of an earlier attempt has left open."""
+        slot = self._attempt.slot
+        try:
+            return self._ledger.entry(slot)
+        except BrokersUnavailable:
+            replace(self._ledger, waits=False).entry(slot)  # raises if it is not an open offset that the brokers wait for
+        key = self._ledger.key(slot)
+        _log.info("Slot %d ends an offset of group %s that was added after its transaction", slot, key.group)
+        producer.end_late_offsets(key.group, self._ledger_topic, key.partition)
+        return self._ledger.entry(slot)
+
     def _read_ledger(self) -> dict[int, Entry]:
         """Read the entries of all slots. Ends other slots' transactions that a killed run left open: they block the ledger.
 
@@ -256,8 +268,13 @@ class _SlotTask:
         for slot in slots:
             _log.info("Slot %d ends the transaction of slot %d, which blocks the ledger", self._attempt.slot, slot)
             properties = {**self._properties, "transactional.id": self._name.transactional_id(slot)}
-            with open_transactional(self._options.connection, properties, self._ledger_topic):
-                pass
+            key = self._ledger.key(slot)
+            try:
+                with open_transactional(self._options.connection, properties, self._ledger_topic) as producer:
+                    producer.end_late_offsets(key.group, self._ledger_topic, key.partition)
+            except TransactionFailed as error:
+                if error.condition != "FENCED":  # else the slot's own task has begun
+                    raise
         return self._ledger.entries()
 
     def _read_elsewhere(self, former: re.Pattern[str] | None) -> Elsewhere:

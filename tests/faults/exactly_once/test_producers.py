@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.errors import TransactionFailed
 from pyspark_zkafka.model.ledger import QueryName
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -175,6 +176,51 @@ def test_late_entry_of_a_fenced_attempt(
     assert [error.condition for error in errors] == ["FENCED"]
     assert query.write(1, rows(range(10, 20)), run="run-2").repeated == 10
     assert visible(zkafka_cluster, options) == once(range(20))
+
+
+@pytest.fixture(scope="module")
+def kafka28() -> Iterator[LocalCluster]:
+    """One broker of Kafka 2.8: reads of offsets wait for open transactions, and late requests are not verified."""
+    from pyspark_zkafka.testing import LocalCluster
+
+    with LocalCluster(kafka_version="2.8.2") as cluster:
+        yield cluster
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("slot", "transport"), [(0, "direct"), (0, "librdkafka"), (1, "direct")])
+def test_entry_added_after_its_transaction(
+    kafka28: LocalCluster, monkeypatch: pytest.MonkeyPatch, slot: int, transport: str
+) -> None:
+    """A repeated request that adds slot 0's entry after the end of its transaction does not block a later task."""
+    topic = f"late-{slot}-{transport}"
+    kafka28.create_topic(topic, partitions=2)
+    options = {"zookeeper.connect": kafka28.zookeeper_connect, "topic": topic, "transport": "direct"}
+    ask, commit = DirectTransactions._ask, DirectTransactions.commit
+    added: list[tuple[Coordinator, Message]] = []
+
+    def noted(self: DirectTransactions, coordinator: Coordinator, message: Message, timeout_s: float) -> Answer:
+        if isinstance(message, CommitOffset):
+            added.append((coordinator, message))
+        return ask(self, coordinator, message, timeout_s)
+
+    def repeated_late(self: DirectTransactions, timeout_s: float) -> None:
+        commit(self, timeout_s)
+        time.sleep(1)  # brokers answer before they write the transaction's end into each partition
+        ask(self, *added[0], timeout_s)
+
+    query = SlotQuery(options)
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectTransactions, "_ask", noted)
+        patch.setattr(DirectTransactions, "commit", repeated_late)
+        patch.setattr(DirectTransactions, "may_lose_offsets", False)  # the task stops before it reads its entry again
+        query.write(0, rows(range(10)))
+    ledger = Ledger(kafka28.bootstrap_servers, {}, QueryName("zkafka", query.query), topic, 2)
+    assert ledger.open_slots() == [0]
+    later = SlotQuery({**options, "transport": transport}, query.query)
+    assert later.write(1, rows(range(10, 20)), slot, run="run-2").repeated == 0
+    assert numbers(kafka28.bootstrap_servers, topic) == once(range(20))
+    assert set(ledger.entries()) == {0, slot}
 
 
 @pytest.mark.long
