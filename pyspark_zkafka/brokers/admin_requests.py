@@ -91,7 +91,7 @@ class AdminRequests:
             self._learn(*(topics if len(topics) == 1 else ()))
 
     def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> bool:
-        """Request the controller, and the leaders of one topic or of all. librdkafka caches them. False without an answer."""
+        """Request the controller, and the leaders of one topic or of all. librdkafka caches them. False if none answers."""
         try:
             self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
         except ZKafkaError as error:
