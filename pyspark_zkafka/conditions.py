@@ -99,7 +99,8 @@ OUTPUT_MODE = OptionError.define("""OUTPUT_MODE
     [Writing](writing.md#a-stream).""")
 NO_NATIVE_PATH = OptionError.define("""NO_NATIVE_PATH
     `transport=direct`, or reading a column in Avro, requires compiled code that was not built or cannot be loaded. Install
-    a C compiler and reinstall the package on the driver and every executor.""")
+    a C compiler and reinstall the package on the driver and every executor, and start Spark outside the package's source
+    tree.""")
 UNUSABLE_KAFKA_PROPERTY = OptionError.define("""UNUSABLE_KAFKA_PROPERTY
     librdkafka rejected a `kafka.*` property, or cannot load a file or key that the property names. Correct the
     property, and use the same librdkafka and files on the driver and every executor.""")

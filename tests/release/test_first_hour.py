@@ -15,6 +15,11 @@ from tests.support.source_tree import copy_source_tree
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 CHECKS = """
+import sys
+import pyspark_zkafka
+imported = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark_zkafka").__file__).first()
+assert imported == pyspark_zkafka.__file__
+assert imported.startswith(sys.prefix)
 assert orders.count() == 1000
 assert spark.read.parquet(f"{folder}/rows").count() == 1000
 copied = spark.read.format("zkafka").options(**kafka, subscribe="invoices").load()
@@ -24,7 +29,7 @@ print("the first hour is over")
 
 
 def test_first_steps(tmp_path: Path) -> None:
-    """All commands and programs of docs/index.md work in the order of the page, from installation to cleanup."""
+    """All commands and programs of docs/index.md work in the order of the page; workers import the installed package."""
     home = tmp_path / "home"
     home.mkdir()
     shell, python = ["set -e"], []

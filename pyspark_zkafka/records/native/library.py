@@ -132,7 +132,8 @@ def require() -> Any:
     if found is None:
         raise NO_NATIVE_PATH(
             f"This needs the compiled code, but {text.partition(': pure Python')[0]}. Install from a wheel or with a C "
-            "compiler on the driver and every executor. Only reads of Avro and transport=direct need it",
+            "compiler on the driver and every executor, and start Spark outside the package's source tree. Only reads of "
+            "Avro and transport=direct need it",
         )
     return found
 
@@ -142,7 +143,7 @@ def load() -> tuple[Any | None, str]:
     """The results of `library` and `describe`, found once per process."""
     path = built()
     if path is None:
-        return None, "the compiled code was not built when the package was installed: pure Python is used"
+        return None, f"the compiled code was not built {_place()}: pure Python is used"
     try:
         functions = c_functions(path)
     except (OSError, AttributeError) as error:
@@ -160,6 +161,14 @@ def built() -> Path | None:
     folder = Path(__file__).parent
     suffixes = (".abi3.so", sysconfig.get_config_var("EXT_SUFFIX") or ".so", ".so")
     return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)
+
+
+def _place() -> str:
+    """Where the library is missing. Python finds a source tree in the working folder before the installed package."""
+    folder = Path(__file__).parent
+    if (folder / "zkafka.h").is_file():  # is not installed
+        return f"in the source tree {folder.parents[2]}, from which the package was imported"
+    return "when the package was installed"
 
 
 def c_functions(path: Path) -> Any:

@@ -36,9 +36,9 @@ def _forgotten() -> Iterator[None]:
 
 
 @pytest.fixture
-def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package installed without a compiler."""
-    monkeypatch.setattr(library, "built", lambda: None)
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
 
 
 def connection(transport: Transport) -> ConnectionOptions:
@@ -69,6 +69,15 @@ def test_there() -> None:
 def test_not_built() -> None:
     """Without a compiler there is no library, and the reason says so."""
     assert_unused("the compiled code was not built when the package was installed")
+
+
+def test_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the package was imported from a source tree without a library, the reason names the source tree."""
+    folder = tmp_path / "pyspark_zkafka/records/native"
+    folder.mkdir(parents=True)
+    (folder / "zkafka.h").touch()
+    monkeypatch.setattr(library, "__file__", str(folder / "library.py"))
+    assert_unused(f"not built in the source tree {tmp_path}, from which the package was imported")
 
 
 def test_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
