@@ -35,7 +35,8 @@ test: $(READY)
 	$(PYTEST) $(if $(CLUSTER),--zkafka-cluster $(CLUSTER)) $(PYTEST_ARGS)
 
 # Every test there is, also of the wheels, the site and Kerberos, with faults at random chosen by SEED. SHARD=2/6 runs the second
-# of six parts, which are balanced to take less than 25 minutes each; RECORD=1 records the durations that balance them.
+# of six parts, which are balanced to take less than 25 minutes each; RECORD=1 records the durations that balance them. Needs
+# Python 3.11 or later, as the site does.
 test-all: $(RELEASE_READY) $(DOCS_READY)
 	$(PYTEST) -m "long or not long" --zkafka-require-servers $(if $(SHARD),--zkafka-shard $(SHARD)) \
 		$(if $(SEED),--zkafka-seed $(SEED)) $(if $(RECORD),--zkafka-record) $(PYTEST_ARGS)
@@ -92,7 +93,7 @@ docs: $(READY)
 notebooks: $(READY)
 	$(BIN)/python -m tests.notebooks $(NOTEBOOKS)
 
-# docs/ as HTML in site/, with warnings as errors; open site/index.html.
+# docs/ as HTML in site/, with warnings as errors; open site/index.html. Needs Python 3.11 or later.
 site: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	$(BIN)/python docs/check_site.py site
