@@ -48,7 +48,7 @@ def exporter(
     host, port = parse_address(listen_address)
     topics, groups = parse_filter("--topic-filter", topic_filter), parse_filter("--group-filter", group_filter)
     if importlib.util.find_spec("prometheus_client") is None:
-        raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
+        raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install 'pyspark-zkafka[metrics]'")
     from prometheus_client import CollectorRegistry, start_http_server
 
     from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader

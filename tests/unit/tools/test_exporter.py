@@ -105,4 +105,4 @@ def test_without_prometheus_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "pyspark_zkafka.tools.collector", raising=False)
     result = CliRunner().invoke(app, ["exporter", "--zookeeper", "z:1"])
     assert result.exit_code == 2
-    assert "pip install pyspark-zkafka[metrics]" in result.stderr
+    assert "pip install 'pyspark-zkafka[metrics]'" in result.stderr
