@@ -66,7 +66,7 @@ def exporter(
     registry.register(collector)
     with closing(ensemble), closing(brokers), closing(collector):
         try:
-            server, _ = start_http_server(port, host or "0.0.0.0", registry)
+            server, _ = start_http_server(port, host or all_addresses(), registry)
         except OSError as error:
             raise INVALID_OPTION(
                 f"--listen-address {listen_address} cannot be used: {error.strerror}. {_remedy(error)}",
@@ -75,6 +75,15 @@ def exporter(
             address = host_port(host or "localhost", server.server_port)
             target.output.note(f"Metrics are at http://{address}/metrics; Ctrl-C ends.")
             threading.Event().wait()
+
+
+def all_addresses() -> str:
+    """Return the address to listen on for all addresses: IPv6's where its sockets accept IPv4, too."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            return "0.0.0.0" if probe.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) else "::"
+    except OSError:  # no IPv6
+        return "0.0.0.0"
 
 
 def _remedy(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import socket
 import subprocess
@@ -13,8 +14,10 @@ from typer.testing import CliRunner
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.tools import app
-from pyspark_zkafka.tools.exporter import parse_address, parse_filter
+from pyspark_zkafka.tools.exporter import all_addresses, parse_address, parse_filter
 from tests.support.cases import each
+
+EXPORTER = [sys.executable, "-m", "pyspark_zkafka.tools", "exporter", "--zookeeper", "127.0.0.1:1"]
 
 
 def _in_a_container() -> list[str]:
@@ -26,8 +29,7 @@ def _in_a_container() -> list[str]:
 
 def test_sigterm_of_process_1() -> None:
     """SIGTERM ends the exporter in a container, too, although the signal's default action does not apply to process 1."""
-    exporter = [sys.executable, "-m", "pyspark_zkafka.tools", "exporter", "--zookeeper", "127.0.0.1:1"]
-    command = [*_in_a_container(), *exporter, "--listen-address", "127.0.0.1:0"]
+    command = [*_in_a_container(), *EXPORTER, "--listen-address", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
@@ -37,6 +39,39 @@ def test_sigterm_of_process_1() -> None:
             assert process.wait(120) == 0
         finally:
             process.kill()
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def test_without_a_host() -> None:
+    """Without a host, the exporter accepts connections by IPv4, and by IPv6 if this machine has it."""
+    with subprocess.Popen([*EXPORTER, "--listen-address", ":0"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            note = process.stderr.readline()
+            port = int(note.partition("http://localhost:")[2].partition("/metrics")[0])
+            for host in ("127.0.0.1", "::1") if _has_ipv6() else ("127.0.0.1",):
+                socket.create_connection((host, port), timeout=60).close()
+        finally:
+            process.kill()
+
+
+def test_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without IPv6, and where its sockets refuse IPv4, all addresses are IPv4's."""
+    monkeypatch.setattr(socket.socket, "getsockopt", lambda *_: 1)
+    assert all_addresses() == "0.0.0.0"
+
+    def no_family(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(socket, "socket", no_family)
+    assert all_addresses() == "0.0.0.0"
 
 
 @each("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
