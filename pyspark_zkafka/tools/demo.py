@@ -66,7 +66,7 @@ def run(rows: int, cores: int, kafka_version: str) -> None:
     with NamedTemporaryFile(prefix="zkafka-demo-", suffix=".log", delete=False) as file:
         log = Path(file.name)
     try:
-        with _spark(console, cores, log) as spark:
+        with open_spark(console, cores, log) as spark:
             _Demo(console, cluster, spark, rows).run()
         log.unlink()
     except KeyboardInterrupt:
@@ -82,9 +82,9 @@ def run(rows: int, cores: int, kafka_version: str) -> None:
 
 
 @contextmanager
-def _spark(console: Console, cores: int, log: Path) -> Iterator[SparkSession]:
+def open_spark(console: Console, cores: int, log: Path) -> Iterator[SparkSession]:
     """Start Spark, whose JVM and workers write to a log: it would break into the live tables."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with step(console, "Start Spark", f'SparkSession.builder.master("local[{cores}]").getOrCreate()'):
         builder = SparkSession.builder.master(f"local[{cores}]").appName("zkafka demo")
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")

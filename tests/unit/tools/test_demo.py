@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.tools.demo import prove, step, table
+from pyspark_zkafka.tools import demo
+from pyspark_zkafka.tools.demo import open_spark, prove, step, table
 
 
 @pytest.fixture
@@ -28,6 +33,33 @@ def test_step(console: Console) -> None:
         assert "Stop a broker" in output(console)
         assert "cluster.stop(0)" in output(console)
     assert output(console).rstrip().endswith(" s")
+
+
+class FakeBuilder:
+    """A builder of sessions that notes the Python that Spark would start, and ends there."""
+
+    def __init__(self) -> None:
+        self.pythons: list[str] = []
+
+    def config(self, *_: str) -> FakeBuilder:
+        return self
+
+    master = appName = config  # noqa: N815  # PySpark's names
+
+    def getOrCreate(self) -> None:  # noqa: N802
+        self.pythons = [os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"]]
+        raise InterruptedError
+
+
+def test_python_of_spark(console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark runs the demo's own Python, whatever the environment names."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "python-elsewhere")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "jupyter")
+    builder = FakeBuilder()
+    monkeypatch.setattr(demo, "SparkSession", SimpleNamespace(builder=builder))
+    with pytest.raises(InterruptedError), open_spark(console, 1, tmp_path / "log"):
+        pass
+    assert builder.pythons == [sys.executable] * 2
 
 
 def test_claims(console: Console) -> None:
