@@ -120,7 +120,8 @@ class DirectSender(Sender):
             if (transactional_id := self._settings.transactional_id) is None:
                 self._request_producer()
             else:
-                self._coordinators.find(Coordinator(transactional_id, TRANSACTION), self._client.deadline(_SETUP_S))
+                coordinator, deadline = Coordinator(transactional_id, TRANSACTION), self._client.deadline(_SETUP_S)
+                self._coordinators.find(coordinator, deadline, self._connections.require_supported)
         except (ConnectionLost, MalformedResponse) as error:
             self._report(error)  # tried again when there are rows
         except BaseException:

@@ -19,7 +19,7 @@ from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S
-from pyspark_zkafka.records.direct.messages import NONE
+from pyspark_zkafka.records.direct.messages import NONE, Request
 from pyspark_zkafka.records.direct.producer_messages import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
@@ -265,16 +265,22 @@ class CoordinatorConnections:
         for coordinator in list(self._addresses):
             self.forget(coordinator)
 
-    def find(self, coordinator: Coordinator, deadline: Deadline) -> int | None:
+    def find(
+        self, coordinator: Coordinator, deadline: Deadline, require: Callable[[Connection], None] | None = None
+    ) -> int | None:
         """Find a coordinator, and connect to it. Returns 0, or the error of a broker; None if the call must be repeated.
 
-        Raises ConnectionLost and Unsupported.
+        Calls `require` with the connection to the broker that is asked. Raises ConnectionLost and Unsupported.
         """
+
+        def message(asked: Connection) -> Request:
+            if require is not None:
+                require(asked)
+            return find_coordinator_request(asked.version(FIND_COORDINATOR), coordinator)
+
         connection = self._usable(self._addresses.get(coordinator))
         if connection is None:
-            answer = self._client.ask_any(
-                lambda asked: find_coordinator_request(asked.version(FIND_COORDINATOR), coordinator), deadline
-            )
+            answer = self._client.ask_any(message, deadline)
             if answer is None:
                 return None
             error, address = read_find_coordinator(answer[1])

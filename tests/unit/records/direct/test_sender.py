@@ -25,6 +25,7 @@ from tests.support.cases import each
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment
 
+FIND_COORDINATOR = 10
 SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
 HANGS_S = 20.0
 NONE, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, DUPLICATE = 0, 6, 10, 19, 46
@@ -548,11 +549,19 @@ def test_a_large_row() -> None:
     assert log.batches == []
 
 
-def test_brokers_that_need_librdkafka() -> None:
-    """A broker without record batches, or without producer ids, is left to librdkafka."""
-    for served in ({**RANGES, PRODUCE: (0, 2), INIT_PRODUCER_ID: (0, 1)}, RANGES):
-        with ScriptedBroker(Log(), served) as broker, pytest.raises(Unsupported):
-            DirectSender({"bootstrap.servers": f"127.0.0.1:{broker.address[1]}"}, QueueLimits(), print).__enter__()
+@pytest.mark.parametrize("kafka", [{}, {"transactional.id": "id"}], ids=["idempotent", "transactional"])
+@pytest.mark.parametrize(
+    ("served", "codec"),
+    [((0, 2), "none"), ((0, 3), "none"), ((0, 6), "zstd"), (None, "none")],
+    ids=["old batches", "Kafka 0.11", "without zstd", "without producers"],
+)
+def test_brokers_that_need_librdkafka(served: tuple[int, int] | None, codec: str, kafka: dict[str, str]) -> None:
+    """A broker without record batches, the codec, or producer ids, is left to librdkafka."""
+    producing = {} if served is None else {PRODUCE: served, INIT_PRODUCER_ID: (0, 1)}
+    with ScriptedBroker(Log(), {**RANGES, FIND_COORDINATOR: (0, 1), **producing}) as broker:
+        properties = {"bootstrap.servers": f"127.0.0.1:{broker.address[1]}", "compression.type": codec, **kafka}
+        with pytest.raises(Unsupported):
+            DirectSender(properties, QueueLimits(), print).__enter__()
 
 
 def test_no_broker() -> None:
