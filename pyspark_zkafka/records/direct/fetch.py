@@ -32,6 +32,7 @@ FIRST_LIMITED = 3
 FIRST_DIVERGING = 12
 """The first version that reports a log truncated below the offset."""
 
+_FIRST_THROTTLING = 8  # earlier, brokers hold responses back instead (KIP-219)
 _FIRST_FLEXIBLE, _LAST_WITH_NAMES, _FIRST_WITH_IDS = 12, 12, 13
 _ID_BYTES = 16
 _NO_RECORDS = memoryview(b"")
@@ -137,9 +138,10 @@ def _partition(version: int, partition: int, position: FetchPosition, max_bytes:
 class PartitionData:
     """The data of one partition in a response; `records` refers to the bytes of the response.
 
-    If the leader's log was truncated below the offset, `diverging` is the epoch of the record before it and the end of that
-    epoch. `aborted` has the producer id and first offset of each aborted transaction; None under read_uncommitted.
-    `replica` is the preferred read replica, -1 for the leader. `by_id` is True if the broker has compared the topic's id.
+    `throttle_ms` is the time that the client must wait. If the leader's log was truncated below the offset, `diverging` is
+    the epoch of the record before it and the end of that epoch. `aborted` has the producer id and first offset of each
+    aborted transaction; None under read_uncommitted. `replica` is the preferred read replica, -1 for the leader. `by_id` is
+    True if the broker has compared the topic's id.
     """
 
     throttle_ms: int
@@ -159,7 +161,8 @@ def read_fetch(response: Reader, version: int, partitions: Sequence[FetchPartiti
 
     A throttling response has no partitions (KIP-219): each partition gets neither records nor offsets.
     """
-    throttle_ms = response.int32()
+    throttled_ms = response.int32()
+    throttle_ms = throttled_ms if version >= _FIRST_THROTTLING else 0
     if version >= 7:
         error, _ = response.int16(), response.int32()  # session
         if error:
@@ -176,7 +179,7 @@ def read_fetch(response: Reader, version: int, partitions: Sequence[FetchPartiti
     response.array(topic, flexible)
     response.tags(flexible)
     response.finish()
-    if throttle_ms > 0 and not found:
+    if throttled_ms > 0 and not found:
         return [PartitionData(throttle_ms, NONE, by_id=version >= _FIRST_WITH_IDS)] * len(partitions)
     asked = [_key(version, each) for each in partitions]
     if found.keys() != set(asked):
