@@ -32,11 +32,11 @@ SEQUENCES = 2**31
 MOST_IN_FLIGHT = 5
 """Batches of a partition, and requests to a broker, in flight: a broker remembers the last five batches of a producer."""
 
-NONE, CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS = 0, 2, 19
+NONE, CORRUPT_MESSAGE, NOT_LEADER, NOT_ENOUGH_REPLICAS = 0, 2, 6, 19
 OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID = 45, 46, 59
 _TOO_LARGE = frozenset({10, 18})
 """A batch above the topic's max.message.bytes, and above its segment.bytes."""
-LEADER_ERRORS = frozenset({3, 5, 6, 9, 13, 56, 74, 75, 100, 103})
+LEADER_ERRORS = frozenset({3, 5, NOT_LEADER, 9, 13, 56, 74, 75, 100, 103})
 """Errors after which the leader is looked up again."""
 RETRIABLE = LEADER_ERRORS | {CORRUPT_MESSAGE, 7, NOT_ENOUGH_REPLICAS, 20, 51}
 _REFUSED_BEFORE_APPEND = frozenset({CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, 51})

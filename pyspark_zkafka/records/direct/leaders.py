@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import NONE, UNKNOWN_PRODUCER_ID, Produce, Producing
+from pyspark_zkafka.model.producing import NONE, NOT_LEADER, UNKNOWN_PRODUCER_ID, Produce, Producing
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Buffer, Connection
@@ -206,6 +206,8 @@ class LeaderConnections:
             if answer.error == UNKNOWN_PRODUCER_ID and answer.log_start >= self._ends.get(tp, sys.maxsize)
         ]
         codes = {tp: answer.error for tp, answer in found.items()}
+        # Without the start of its log, the partition has moved away from the broker, as in Java's ``TransactionManager``.
+        codes |= {tp: NOT_LEADER for tp, code in codes.items() if code == UNKNOWN_PRODUCER_ID and found[tp].log_start < 0}
         self._producing.answer(request.number, request.broker, codes, now, removed)
         for batch in request.batches:
             answer = found.get(batch.partition)

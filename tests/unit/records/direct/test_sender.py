@@ -28,7 +28,7 @@ from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, 
 FIND_COORDINATOR = 10
 SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
 HANGS_S = 20.0
-NONE, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, DUPLICATE = 0, 6, 10, 19, 46
+NONE, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, DUPLICATE, UNKNOWN_PRODUCER_ID = 0, 6, 10, 19, 46, 59
 
 
 class Sent(NamedTuple):
@@ -57,6 +57,7 @@ class Log:
         self.batches: list[Sent] = []
         self.producers = 0
         self.throttle_ms = 0
+        self.log_start = 0  # -1 if the broker does not know it
 
     def __call__(self, request: Received) -> bytes | None:
         if request.api == METADATA:
@@ -73,7 +74,7 @@ class Log:
             + wire.int16(answer)
             + wire.int64(0)
             + wire.int64(-1)
-            + wire.int64(0)
+            + wire.int64(self.log_start)
             + wire.int32(0)
             + wire.string(None)
             for n in partitions
@@ -226,6 +227,21 @@ def test_duplicates() -> None:
         add(sender, 0, b"a")
         finish(sender)
         assert sender.counts.acknowledged == 1
+
+
+@pytest.mark.parametrize(("log_start", "fails"), [(-1, False), (0, True)])
+def test_unknown_producer(log_start: int, fails: bool) -> None:
+    """If a broker forgets the producer, the write fails, unless the partition has just moved away from this broker."""
+    log = Log(NONE, UNKNOWN_PRODUCER_ID)
+    log.log_start = log_start
+    with opened(log) as sender:
+        for value in (b"a", b"b"):
+            add(sender, 0, value)
+            finish(sender)
+        assert (sender.failure is not None, sender.counts.acknowledged) == (fails, 1 if fails else 2)
+        sender.purge(in_flight=True)
+    assert [batch.sequence for batch in log.batches] == ([0, 1] if fails else [0, 1, 1])
+    assert log.producers == 1
 
 
 @pytest.mark.parametrize("answer", [KafkaError.INVALID_RECORD, KafkaError.UNSUPPORTED_COMPRESSION_TYPE])
