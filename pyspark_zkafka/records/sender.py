@@ -31,6 +31,9 @@ _HINTS = {
     KafkaError.INVALID_TIMESTAMP: (
         "the topic's message.timestamp.before.max.ms or message.timestamp.after.max.ms does not allow the row's timestamp"
     ),
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "set kafka.enable.idempotence to false, or raise the topic's message.format.version to 0.11"
+    ),
 }
 
 _THROTTLED = (

@@ -149,6 +149,12 @@ def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
             "message.timestamp.after.max.ms does not allow the row's timestamp",
             None,
         ),
+        (
+            KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            "UNSUPPORTED_FOR_MESSAGE_FORMAT: Broker: Message format on broker does not support request; set "
+            "kafka.enable.idempotence to false, or raise the topic's message.format.version to 0.11",
+            None,
+        ),
     ],
 )
 def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:
