@@ -38,6 +38,8 @@ _DEFAULTS: dict[str, Any] = {
     "linger.ms": 1_000,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
+    # The default of Java's max.request.size, which limits the rows of Spark's sink.
+    "message.max.bytes": 1_048_576,
     # Like Java's producer, create a missing topic if the brokers allow it.
     "allow.auto.create.topics": True,
     # librdkafka fails all records of a topic that a broker does not know, unless the client has known the topic for less

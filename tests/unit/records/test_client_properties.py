@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
@@ -19,11 +21,14 @@ from pyspark_zkafka.brokers.log_lookups import DEFAULT_SIZES, sample_record_byte
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.records import librdkafka_sender
+from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.producer import producer_properties
-from pyspark_zkafka.records.sender import QueueLimits
+from pyspark_zkafka.records.sender import QueueLimits, Sender
 from tests.support.tiers import seldom
 
 UNREACHABLE = "127.0.0.1:1"
@@ -89,6 +94,29 @@ def test_sizes_of_a_write() -> None:
         pass
     with KafkaGroupOffsets(UNREACHABLE, options.kafka, "g") as offsets:
         assert offsets.committed([]) == {}
+
+
+@pytest.mark.parametrize("make", [DirectSender, MessageSender])
+@pytest.mark.parametrize(
+    ("properties", "size", "fits"),
+    [
+        ({}, 1_048_000, True),
+        ({}, 1_048_577, False),
+        ({"max.request.size": "1000000"}, 1_048_000, False),
+        ({"message.max.bytes": "2000000"}, 1_048_577, True),
+    ],
+)
+def test_largest_row(
+    make: Callable[..., Sender], properties: dict[str, str], size: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row may have 1 MiB, as with Java's producer, unless the user sets another limit."""
+    monkeypatch.setattr(librdkafka_sender, "INTRODUCTION_S", 0.01)  # no broker answers
+    with make(producer_properties(connection("write", **properties), UNREACHABLE), QueueLimits(), print) as sender:
+        sender.add(OutgoingBatch("t", pa.array([bytes(size)]), None, None, None, None), np.zeros(1, np.int32), 1)
+        sender.advance(0)
+        sender.flush(0)
+        assert (sender.failure is None) == fits
+        sender.purge(in_flight=True)
 
 
 @pytest.mark.parametrize("size", ["1000", "1511", "1512", "1001512"])
