@@ -33,9 +33,9 @@ _TIMESTAMPS: dict[Position, int] = {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_E
 _POLL_S = 0.1
 _SAMPLE_RECORDS = 200
 _SAMPLE_BYTES = 1024 * 1024
-# A sample needs few records of many partitions. The defaults would fetch far more.
+# A sample needs few records of many partitions. The defaults would fetch far more, and each record takes a KB in memory.
 _SMALL_SAMPLE: dict[str, Any] = {
-    "max.partition.fetch.bytes": _SAMPLE_BYTES,
+    "max.partition.fetch.bytes": 64 * 1024,
     "queued.min.messages": _SAMPLE_RECORDS,
     "queued.max.messages.kbytes": _SAMPLE_BYTES // 1024,
 }
@@ -176,7 +176,9 @@ def sample_record_bytes(
     """
     samples = {tp: _Sample() for tp in positions}
     deadline, reports = clock() + timeout_s, ErrorReports(clock)
-    with closing(make_consumer({**properties, **_SMALL_SAMPLE}, reports)) as consumer:
+    # librdkafka requires that a message fits.
+    fetch_bytes = min(max(_SAMPLE_BYTES, int(properties.get("message.max.bytes", 0))), int(properties["fetch.max.bytes"]))
+    with closing(make_consumer({**properties, **_SMALL_SAMPLE, "fetch.max.bytes": fetch_bytes}, reports)) as consumer:
         consumer.assign([KafkaTopicPartition(*tp, offset) for tp, offset in positions.items()])
         while any(not s.done for s in samples.values()) and (left_s := deadline - clock()) > 0:
             found = consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S))

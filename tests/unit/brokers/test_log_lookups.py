@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.clients import consumer_properties, make_consumer
 from pyspark_zkafka.brokers.log_lookups import (
     LogPosition,
     batches,
@@ -140,6 +141,28 @@ def test_mean_sizes(servers: str) -> None:
     """Keys and values count; a partition without records has no mean, and does not delay the others."""
     found = sample_record_bytes(consumer_properties(CONNECTION, servers, "g"), {T0: 0, T1: 3, EMPTY: 0}, 30)
     assert found == {T0: 4.0, T1: 4.0}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "fetch_bytes"),
+    [
+        ({}, 1_048_576),
+        ({"kafka.message.max.bytes": "2000000"}, 2_000_000),
+        ({"kafka.fetch.max.bytes": "1000000"}, 1_000_000),
+    ],
+)
+def test_a_sample_takes_little_memory(monkeypatch: pytest.MonkeyPatch, kafka: dict[str, str], fetch_bytes: int) -> None:
+    """A broker's response to a sample has 1 MiB at most, or what librdkafka requires for the user's settings."""
+    requested = []
+
+    def make(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
+        requested.append(properties["fetch.max.bytes"])
+        return make_consumer(properties, note)
+
+    monkeypatch.setattr("pyspark_zkafka.brokers.log_lookups.make_consumer", make)
+    connection = parse_connection({"kafka.bootstrap.servers": "127.0.0.1:1", **kafka})
+    assert sample_record_bytes(consumer_properties(connection, "127.0.0.1:1", "g"), {}, 0) == {}
+    assert requested == [fetch_bytes]
 
 
 def test_timeout(servers: str) -> None:

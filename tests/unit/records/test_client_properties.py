@@ -70,6 +70,7 @@ SIZES = [
     {"message.max.bytes": "100000000"},
     {"message.max.bytes": "100000000", "receive.message.max.bytes": "100000512"},
     {"message.max.bytes": "2000000", "fetch.max.bytes": "2000000", "receive.message.max.bytes": "2000512"},
+    {"fetch.max.bytes": "1000000", "receive.message.max.bytes": "1000512"},
 ]
 
 
