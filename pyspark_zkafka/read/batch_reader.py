@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import (
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+_MOST_SERVERS = 10
 
 
 class SplitPartition(InputPartition):
@@ -172,13 +175,22 @@ class ViewReader(TaskObject, DataSourceReader):
 
 
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
-    """Pack splits into Spark's input partitions, in order: one split in each, or several small ones."""
-    partitions = []
-    for group in coalesce(splits, options.min_records, options.max_records):
-        leaders = [endpoint for split in group for endpoint in split.endpoints]
-        servers = ",".join(dict.fromkeys([*leaders, *bootstrap_servers.split(",")]))
-        partitions.append(SplitPartition(group, servers))
-    return partitions
+    """Pack splits into Spark's input partitions, in order: one split in each, or several small ones.
+
+    A partition has its leaders and the bootstrap servers. If these are many brokers found in ZooKeeper, it has only some of
+    them, the same as the other partitions: Spark pickles each partition, and tasks with equal servers share clients.
+    """
+    found = bootstrap_servers.split(",")
+    has_too_many = options.connection.bootstrap_servers is None and len(found) > _MOST_SERVERS
+    some = ",".join(found[:: math.ceil(len(found) / _MOST_SERVERS)])
+
+    @cache
+    def servers(leaders: tuple[str, ...]) -> str:
+        return some if has_too_many else ",".join(dict.fromkeys([*leaders, *found]))
+
+    groups = coalesce(splits, options.min_records, options.max_records)
+    leaders = (tuple(dict.fromkeys(endpoint for split in group for endpoint in split.endpoints)) for group in groups)
+    return [SplitPartition(group, servers(each)) for group, each in zip(groups, leaders, strict=True)]
 
 
 def one_ahead(items: Iterable[A], start: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:

@@ -10,8 +10,10 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_zkafka.formats.decoding import pin_formats
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.read.batch_reader import ViewPartition, ViewReader, ZKafkaReader, one_ahead
+from pyspark_zkafka.read.batch_reader import ViewPartition, ViewReader, ZKafkaReader, one_ahead, split_partitions
 
 SCHEMA = pa.schema([("topic", pa.string())])
 
@@ -70,6 +72,28 @@ def test_all_is_closed_when_an_item_cannot_start() -> None:
     with pytest.raises(KeyError):
         list(one_ahead([1, 9, 3], log.start))
     assert sorted(log.lines) == ["end 1", "end 9", "start 1", "start 9"]
+
+
+FEW, MANY = ([f"b{n}:9092" for n in range(count)] for count in (3, 105))
+
+
+@pytest.mark.parametrize(
+    ("user", "found", "expected"),
+    [
+        (None, FEW, [["b2:9092", "b0:9092", "b1:9092"], ["b0:9092", "b1:9092", "b2:9092"]]),
+        (None, MANY, [MANY[::11], MANY[::11]]),
+        (",".join(MANY), MANY, [["b2:9092", *MANY[:2], *MANY[3:]], MANY]),
+    ],
+    ids=["few brokers", "many brokers", "many servers of the user"],
+)
+def test_servers_of_tasks(user: str | None, found: list[str], expected: list[list[str]]) -> None:
+    """Tasks have all bootstrap servers, the leaders first. Of many brokers in ZooKeeper, they have the same ten."""
+    connection = {"zookeeper.connect": "zk:2181"} if user is None else {"kafka.bootstrap.servers": user}
+    splits = [Split(TopicPartition("t", n), 0, 1, n, 0, (n,), (f"b{n}:9092",)) for n in (2, 0)]
+    tasks = split_partitions(parse_read({**connection, "subscribe": "t"}), splits, ",".join(found))
+    assert [task.splits for task in tasks] == [(split,) for split in splits]
+    assert [task.bootstrap_servers.split(",") for task in tasks] == expected
+    assert len(MANY[::11]) == 10
 
 
 def view_reader() -> ViewReader:
