@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -85,12 +85,12 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """A task's commit message: acknowledged rows by (topic, partition).
+    """A task's commit message: the number of acknowledged rows.
 
     `repeated` counts the rows that an exactly-once write found in the log already, and did not write again.
     """
 
-    rows: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    rows: int = 0
     repeated: int = 0
 
 
@@ -393,14 +393,14 @@ class RowSender:
 
     def written(self) -> Written:
         """The counts; call after flushing the producer."""
-        rows = {(t, p): n for t in self._routers for p, n in self._producer.delivered(t).items()}
+        delivered = sum(sum(self._producer.delivered(topic).values()) for topic in self._routers)
         acknowledged = self._producer.acknowledged
-        if not self._sent == acknowledged == sum(rows.values()):
+        if not self._sent == acknowledged == delivered:
             raise DELIVERY_MISCOUNTED(
                 f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
                 "write again, and report this with the transport's log; for librdkafka, set kafka.debug=msg",
             )
-        return Written(rows)
+        return Written(delivered)
 
     def _route(self, part: OutgoingBatch) -> npt.NDArray[np.int32]:
         router = self._routers.get(part.topic)
@@ -421,7 +421,7 @@ def first_turn(context: TaskContext | None) -> int:
 
 def count_rows(messages: Sequence[WriterCommitMessage | None]) -> int:
     """Total rows written by the tasks that returned a commit message."""
-    return sum(sum(m.rows.values()) for m in messages if isinstance(m, Written))
+    return sum(m.rows for m in messages if isinstance(m, Written))
 
 
 def count_repeated(messages: Sequence[WriterCommitMessage | None]) -> int:

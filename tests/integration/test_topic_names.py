@@ -96,4 +96,4 @@ class TestTopicOfAnotherName:
         """An invalid topic does not prevent a write to another topic."""
         options = parse_write(reached)
         batch = pa.record_batch([pa.array(["t"]), pa.array([b"v"])], ["topic", "value"])
-        assert write_rows(options, plan_write(options), iter([batch])).rows == {("t", 0): 1}
+        assert write_rows(options, plan_write(options), iter([batch])).rows == 1

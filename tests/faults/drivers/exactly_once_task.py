@@ -42,7 +42,7 @@ def run(query: SlotQuery, task: dict[str, Any]) -> dict[str, Any]:
         done = query.write(task["batch"], taken(rows(range(*task["rows"])), task["pause_after"]), **identity)
     except ZKafkaError as error:
         return {"error": str(error)}
-    return {"rows": sum(done.rows.values()), "repeated": done.repeated}
+    return {"rows": done.rows, "repeated": done.repeated}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.writers import Written, ZKafkaWriter
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
-MESSAGES = [Written({("t", 0): 3, ("t", 1): 4}), None, Written({("t", 0): 1})]
+MESSAGES = [Written(7), None, Written(1)]
 
 
 def writer() -> ZKafkaWriter:

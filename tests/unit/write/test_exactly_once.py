@@ -295,7 +295,7 @@ def _no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unnamed_write_without_rows() -> None:
     """A task without rows needs no name: a group's repeated job may find nothing left to read."""
-    assert write(Context(), call=CALL).rows == {}
+    assert write(Context(), call=CALL).rows == 0
     with pytest.raises(OptionError, match="UNNAMED_WRITE"):
         write(Context(), b"v", call=CALL)
 
@@ -314,7 +314,7 @@ def test_micro_batch_without_rows() -> None:
     for run in (RUN.replace("0", "2"), RUN.replace("0", "3")):
         with pytest.raises(Opened):
             write(of_query(run, 7))
-        assert write(of_query(run, 8)).rows == {}
+        assert write(of_query(run, 8)).rows == 0
 
 
 class Transaction:

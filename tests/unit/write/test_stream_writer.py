@@ -14,7 +14,7 @@ NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 def test_what_a_failed_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
     """After a failed micro-batch, the log says how many rows stay."""
-    messages = [Written({("t", 0): 3, ("t", 1): 4}), None, Written({("t", 0): 1})]
+    messages = [Written(7), None, Written(1)]
     ZKafkaStreamWriter(parse_write(NOWHERE), None).abort(messages, 12)
     assert "Micro-batch 12: 1 task(s) failed or were stopped" in caplog.text
     assert "8 rows of the other tasks stay in Kafka" in caplog.text
@@ -23,7 +23,7 @@ def test_what_a_failed_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> N
 def test_what_a_failed_exactly_once_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
     """After a failed exactly-once micro-batch, the log says which rows are committed and not written again."""
     options = parse_write({**NOWHERE, "deliveryGuarantee": "exactly-once"})
-    ZKafkaStreamWriter(options, None).abort([Written({("t", 0): 3}), None, None], 12)
+    ZKafkaStreamWriter(options, None).abort([Written(3), None, None], 12)
     (text,) = caplog.messages
     assert text.startswith("Micro-batch 12: 2 task(s) failed or were stopped, and their transactions are aborted, unless")
     assert text.endswith("3 rows of the other tasks are committed. A repeated micro-batch writes no committed rows again")
@@ -36,5 +36,5 @@ def test_what_a_failed_exactly_once_micro_batch_leaves(caplog: pytest.LogCapture
 def test_commit(caplog: pytest.LogCaptureFixture, repeated: int, text: str) -> None:
     """The log has the rows of a micro-batch, and those written by an earlier attempt."""
     with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
-        ZKafkaStreamWriter(parse_write(NOWHERE), None).commit([Written({("t", 0): 3}, repeated)], 12)
+        ZKafkaStreamWriter(parse_write(NOWHERE), None).commit([Written(3, repeated)], 12)
     assert caplog.messages == [text]
