@@ -26,10 +26,10 @@ from pyspark_zkafka.brokers.log_lookups import (
     offset_requests,
 )
 from pyspark_zkafka.brokers.pool import ClientPool, configuration
-from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG, TOPIC_REFUSED
+from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG, KAFKA_ERROR, TOPIC_REFUSED
 from pyspark_zkafka.errors import NoLeader, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, Position
+from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.options.values import ConnectionOptions
 
@@ -291,7 +291,7 @@ class KafkaAdmin(AdminRequests):
         failed: dict[TopicPartition, ZKafkaError] = {}
         for tp, future in self._list_offsets(positions, timeout_s).items():
             try:
-                info = self._info(tp, future, timeout_s)
+                info = self._info(tp, positions[tp], future, timeout_s)
             except ZKafkaError as error:
                 failed[tp] = error
                 continue
@@ -312,7 +312,7 @@ class KafkaAdmin(AdminRequests):
             asked.update((TopicPartition(key.topic, key.partition), future) for key, future in futures.items())
         return asked
 
-    def _info(self, partition: TopicPartition, future: Future[Any], timeout_s: float) -> Any:
+    def _info(self, partition: TopicPartition, position: Position, future: Future[Any], timeout_s: float) -> Any:
         doing = f"listing the offsets of {partition}"
         if future.done() and future.exception() is None:
             info = future.result()
@@ -322,6 +322,10 @@ class KafkaAdmin(AdminRequests):
         if info.offset < -1:
             self._admin().poll(0)
             raise self._reports.refusal(f"{doing} at {self._servers}") or leaders_without_answer([partition], timeout_s)
+        # Without a record's time, the offset is the start of a segment that was last modified before the requested time.
+        if isinstance(position, AtTimestamp) and info.offset >= 0 and info.timestamp < 0:
+            text = f"The leader of {partition} does not find records by their time, as Kafka does from 0.10.1 on"
+            raise KAFKA_ERROR(f"{text}. Use offsets, earliest or latest instead of times")
         return info
 
     def _describe(self, names: Collection[str]) -> dict[str, Any]:

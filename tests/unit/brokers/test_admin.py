@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,7 @@ from pyspark_zkafka.brokers.admin import (
 from pyspark_zkafka.brokers.log_lookups import LookupSizes
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.batch import parse_connection
 
 T0, T1, T9 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9)
@@ -75,6 +76,24 @@ def test_timestamps(servers: str) -> None:
     """Timestamps are never looked up in bulk, which only finds the ends of logs."""
     with KafkaAdmin(servers, {}, sizes=LookupSizes(bulk=1)) as admin:
         assert set(admin.list_offsets({T0: AtTimestamp(0)})) == {T0}
+
+
+@pytest.mark.parametrize(
+    ("position", "offset", "timestamp", "is_refused"),
+    [(AtTimestamp(3), 7, -1, True), (AtTimestamp(3), 7, 3, False), (AtTimestamp(3), -1, -1, False), (LATEST, 7, -1, False)],
+)
+def test_timestamps_before_kafka_0_10_1(
+    servers: str, monkeypatch: pytest.MonkeyPatch, position: Position, offset: int, timestamp: int, is_refused: bool
+) -> None:
+    """An offset for a time is refused if it has no time: old brokers return starts of segments, by times of files."""
+    answer: Future[SimpleNamespace] = Future()
+    answer.set_result(SimpleNamespace(offset=offset, timestamp=timestamp, leader_epoch=None))
+    monkeypatch.setattr(KafkaAdmin, "_list_offsets", lambda self, positions, timeout_s: dict.fromkeys(positions, answer))
+    with KafkaAdmin(servers, {}) as admin:
+        found, failed = admin.list_offsets_each({T0: position})
+    assert found == ({} if is_refused else {T0: offset})
+    assert list(failed) == ([T0] if is_refused else [])
+    assert all("The leader of t-0 does not find records by their time" in str(error) for error in failed.values())
 
 
 @pytest.mark.parametrize(("read_committed", "ends"), [(False, {}), (True, {T0: 5})])
