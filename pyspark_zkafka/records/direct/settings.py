@@ -308,7 +308,12 @@ def _login(given: _Properties) -> Login | TokenEndpoint | TokenProvider | str:
         return f"sasl.mechanism={mechanism}"
     if mechanism in _SCRAM and find_spec("scramp") is None:
         return f"sasl.mechanism={mechanism} needs the extra pyspark-zkafka[scram]"
-    return "a login without user and password" if user is None or password is None else Login(mechanism, user, password)
+    if user is None or password is None:
+        return "a login without user and password"
+    # scramp prepares other texts (SASLprep), and neither Kafka nor librdkafka does.
+    if mechanism in _SCRAM and not (user + password).isascii():
+        return f"sasl.mechanism={mechanism} with a user or a password outside ASCII"
+    return Login(mechanism, user, password)
 
 
 def _token_endpoint(given: _Properties) -> TokenEndpoint | str:

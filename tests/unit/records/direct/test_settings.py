@@ -75,6 +75,24 @@ def test_given() -> None:
             "sasl.mechanism=OAUTHBEARER without the id and the secret of a client, and an endpoint for tokens",
         ),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "a login without user and password"),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "SCRAM-SHA-256",
+                "sasl_username": "alice",
+                "sasl_password": "s\u00e9same",
+            },
+            "sasl.mechanism=SCRAM-SHA-256 with a user or a password outside ASCII",
+        ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "SCRAM-SHA-512",
+                "sasl_username": "al\u00efce",
+                "sasl_password": "sesame",
+            },
+            "sasl.mechanism=SCRAM-SHA-512 with a user or a password outside ASCII",
+        ),
         ({"security_protocol": "other"}, "security.protocol=other"),
     ],
 )
