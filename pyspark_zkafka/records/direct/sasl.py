@@ -25,7 +25,7 @@ from pyspark_zkafka.token_providers import fetch_token, forget_token
 Exchange = Generator[bytes, bytes, None]
 """Yields the tokens to send, and receives the broker's answer to each."""
 
-_ITERATIONS = re.compile(r"(?:^|,)i=([0-9]{1,7})(?:,|$)")
+_LEAST_ITERATIONS = 4_096  # Java's clients accept no fewer
 _MOST_ITERATIONS = 1_000_000  # a second of work; Kafka's tools allow 16,384 at most
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _TOKEN_TIMEOUT_S = 5.0
@@ -66,9 +66,12 @@ def _scram(login: Login) -> Exchange:
 
 
 def _bounded(server_first: str) -> str:
-    """Return the message; ValueError if its iterations would take long. The broker has proved nothing yet."""
-    found = _ITERATIONS.search(server_first)
-    if found is None or int(found[1]) > _MOST_ITERATIONS:
+    """Return the message. ValueError if its iterations would take long, or are too few to protect the password.
+
+    The broker has proved nothing yet.
+    """
+    found = [field[2:] for field in server_first.split(",") if field.startswith("i=")]
+    if len(found) != 1 or not _LEAST_ITERATIONS <= int(found[0]) <= _MOST_ITERATIONS:
         raise ValueError("the number of iterations")
     return server_first
 

@@ -93,6 +93,48 @@ def test_malformed_challenge(challenge: bytes) -> None:
         tokens.send(challenge)
 
 
+class LenientClient:
+    """A client of scramp that accepts any number of iterations, as earlier versions do."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def get_client_first(self) -> str:
+        return "n,,n=alice,r=nonce"
+
+    def set_server_first(self, message: str) -> None: ...
+
+    def get_client_final(self) -> str:
+        return "c=biws"
+
+    def set_server_final(self, message: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("iterations", "is_accepted"),
+    [
+        ("i=4096", True),
+        ("i=1000000", True),
+        ("i=4095", False),
+        ("i=1000001", False),
+        ("i=4096,i=99999999", False),
+        ("i=99999999,i=4096", False),
+        ("i=", False),
+        ("x=4096", False),
+    ],
+)
+def test_iterations(monkeypatch: pytest.MonkeyPatch, iterations: str, is_accepted: bool) -> None:
+    """A challenge has one number of iterations, which protects the password and does not take long."""
+    monkeypatch.setattr("scramp.ScramClient", LenientClient)
+    tokens = exchange(login("SCRAM-SHA-256"))
+    next(tokens)
+    challenge = f"r=nonce1,s=QSXCR+Q6sek8bf92,{iterations}".encode()
+    if is_accepted:
+        assert tokens.send(challenge) == b"c=biws"
+    else:
+        with pytest.raises(Unsupported, match=r"^SCRAM-SHA-256: the exchange failed$"):
+            tokens.send(challenge)
+
+
 class TestBearer:
     """OAUTHBEARER, with a local token endpoint."""
 
