@@ -52,8 +52,10 @@ def read_config_file(
     """
     try:
         properties = javaproperties.loads(read_text(path))
-    except ValueError as error:
-        raise INVALID_OPTION(f"--command-config {path} has no Java properties: {error}. Correct the file") from error
+    except ValueError:
+        # The text of the error quotes the value, which may be a secret.
+        text = f"--command-config {path} has no Java properties: \\u is not followed by four hexadecimal digits"
+        raise INVALID_OPTION(f"{text}. Correct the file") from None
     options = {}
     for name, value in properties.items():
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import traceback
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_secrets(tmp_path: Path) -> None:
     [
         ("a=${env:MISSING}", "environment variable MISSING, which is not set"),
         ("a=${file:/does/not/exist}", "file /does/not/exist, which cannot be read"),
-        ("a=\\u00zz", "has no Java properties: .*. Correct the file"),
+        ("a=\\u00zz", r"has no Java properties: \\u is not followed by four hexadecimal digits\. Correct the file"),
     ],
 )
 def test_unreadable_properties(tmp_path: Path, text: str, expected: str) -> None:
@@ -108,6 +109,14 @@ def test_unreadable_properties(tmp_path: Path, text: str, expected: str) -> None
     with pytest.raises(OptionError, match=expected) as caught:
         _read(tmp_path / "broken.properties", text)
     assert "broken.properties" in caught.value.message
+
+
+def test_secret_in_unreadable_properties(tmp_path: Path) -> None:
+    """The error for a malformed value does not quote it, and neither does its traceback."""
+    secret = "\\uhush"
+    with pytest.raises(OptionError) as caught:
+        _read(tmp_path / "broken.properties", f"sasl.password={secret}")
+    assert "uhu" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_missing_properties(tmp_path: Path) -> None:
