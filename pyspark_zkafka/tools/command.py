@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -55,7 +55,7 @@ _ADDRESSES = {"zookeeper": "zookeeper.connect", "bootstrap_server": "kafka.boots
 class Target:
     """The cluster of a command, to which it connects where needed, and the command's output."""
 
-    options: dict[str, str]
+    options: dict[str, str] = field(repr=False)
     output: Output
     dry_run: bool = False
     yes: bool = False

@@ -61,6 +61,11 @@ def test_connection_from_a_file(tmp_path: Path) -> None:
     assert json.loads(result.stdout)[0]["connect"] == "b:1"
 
 
+def test_options_are_not_shown() -> None:
+    """A target's text leaves out the options, which may have secrets."""
+    assert "s3cret" not in repr(Target({"kafka.sasl.password": "s3cret"}, Output()))
+
+
 def test_errors() -> None:
     """An error is one line on standard error with exit status 1; a traceback comes before it with --debug."""
     result = CliRunner().invoke(app, ["fail"])
