@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ctypes import byref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.avro_encoder import AvroEncoder, encode_default
 from pyspark_zkafka.formats.avro_types import (
     PRIMITIVES,
+    REST,
     UNITS_NS,
     AvroField,
     AvroType,
@@ -61,13 +62,19 @@ class AvroSchema:
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return arrow_type(self.root, wanted)
 
-    def decoder(self, writer: AvroSchema | None, type: pa.DataType) -> AvroDecoder:
-        """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
-        return _decoder(self, writer or self, type)
+    def decoder(self, writer: AvroSchema | None, type: pa.DataType, *, confluent: bool = False) -> AvroDecoder:
+        """Return a decoder. With `confluent`, bytes that are a whole payload have no length.
 
-    def encoder(self, type: pa.DataType) -> AvroEncoder:
-        """Return an encoder. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
-        return AvroEncoder(self.root, type)
+        Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one.
+        """
+        return _decoder(self, writer or self, type, confluent)
+
+    def encoder(self, type: pa.DataType, *, confluent: bool = False) -> AvroEncoder:
+        """Return an encoder. With `confluent`, bytes that are a whole payload have no length.
+
+        Raises OptionError (INVALID_SCHEMA) with all differences of the type.
+        """
+        return AvroEncoder(self.root, type, confluent=confluent)
 
 
 def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
@@ -78,15 +85,18 @@ def parse(text: str, references: Mapping[str, str] | None = None, message: str |
 
 
 @lru_cache(_CACHED)
-def _decoder(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> AvroDecoder:
+def _decoder(reader: AvroSchema, writer: AvroSchema, type: pa.DataType, confluent: bool) -> AvroDecoder:
     if problems := list(projection_problems("value", type, reader.projection(type))):
         raise INVALID_SCHEMA(
             f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
         )
+    root = writer.root
+    if confluent and root.kind == "bytes":
+        root = replace(root, size=REST)
     compiler = _Compiler()
     compiler.place(compiler.new_columns(1), type)
     try:
-        compiler.read(writer.root, reader.root, 0, type, "")
+        compiler.read(root, reader.root, 0, type, "")
     except _UnresolvedError as error:
         raise invalid(f"the reader's schema does not accept the writer's: {error}") from None
     except RecursionError:
@@ -229,7 +239,7 @@ class _Compiler:
             return self._items(node, writer, column, item)
         if writer.kind == "enum":
             return self._enum(node, writer, reader, column)
-        number = writer.size if writer.kind == "fixed" else _unit(writer, reader, type)
+        number = _unit(writer, reader, type) if writer.kind in ("int", "long") else writer.size
         return self._set(node, _OPS[writer.kind], column, number=number)
 
     def _items(self, node: int, writer: AvroType, column: int, item: int) -> int:

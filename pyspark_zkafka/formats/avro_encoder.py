@@ -29,17 +29,19 @@ _Encode = Callable[[pa.Array, _Rows], list[pa.Array]]
 
 
 class AvroEncoder:
-    """Encodes a column of one type by a schema. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
+    """Encodes a column of one type by a schema; see `AvroSchema.encoder`."""
 
-    def __init__(self, schema: AvroType, type: pa.DataType) -> None:
+    def __init__(self, schema: AvroType, type: pa.DataType, *, confluent: bool = False) -> None:
         problems: list[str] = []
         self._encode = _encoder(schema, type, "", problems)
+        self._has_length = schema.kind != "bytes" or not confluent
         require_fit(problems, "the Avro schema")
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""
         is_valid = np.asarray(column.is_valid())
-        encoded = _joined(self._encode(column.drop_null(), np.flatnonzero(is_valid)))
+        parts = self._encode(column.drop_null(), np.flatnonzero(is_valid))
+        encoded = _joined(parts if self._has_length else parts[1:])
         return encoded if is_valid.all() else encoded.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
 
 

@@ -22,6 +22,8 @@ from pyspark_zkafka.formats.columns import STRINGS, is_list, shown
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38
+REST = -1
+"""The size of bytes without a length, which are the rest of their payload."""
 
 UNITS_NS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}
 """Units of the logical types for times, by the last part of the name."""
@@ -56,8 +58,8 @@ _TEXT_OR_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTA
 class AvroType:
     """A type of an Avro schema. A recursive schema is a graph with cycles.
 
-    `logical` is empty for a logical type that is unknown or does not fit its kind. `branches` are the types of a union,
-    `items` the items of an array or the values of a map.
+    `logical` is empty for a logical type that is unknown or does not fit its kind. `size` is of fixed, or `REST`.
+    `branches` are the types of a union, `items` the items of an array or the values of a map.
     """
 
     kind: str

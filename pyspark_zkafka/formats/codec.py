@@ -132,15 +132,19 @@ class Schema(Protocol):
         """Return the type, with `NOT_WANTED` for fields that the wanted type does not have. Raises INVALID_SCHEMA."""
         ...
 
-    def decoder(self, writer: Any, type: pa.DataType) -> Decoder:
+    def decoder(self, writer: Any, type: pa.DataType, *, confluent: bool = False) -> Decoder:
         """Return a decoder to the type, which is the schema's own or a projection of it.
 
-        The payloads have the writer's schema, of the same format, or this one if there is no other.
+        The payloads have the writer's schema, of the same format, or this one if there is no other. With `confluent`, they
+        have the form of Confluent's serializers, after the id.
         """
         ...
 
-    def encoder(self, type: pa.DataType) -> Encoder:
-        """Return an encoder of columns of the type. Raises OptionError if the schema does not accept the type."""
+    def encoder(self, type: pa.DataType, *, confluent: bool = False) -> Encoder:
+        """Return an encoder of columns of the type. Raises OptionError if the schema does not accept the type.
+
+        With `confluent`, values have the form of Confluent's serializers, without id and message indexes.
+        """
         ...
 
 
@@ -152,10 +156,10 @@ class StringSchema:
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return self.type
 
-    def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
+    def decoder(self, writer: Schema | None, type: pa.DataType, *, confluent: bool = False) -> Decoder:
         return self
 
-    def encoder(self, type: pa.DataType) -> Encoder:
+    def encoder(self, type: pa.DataType, *, confluent: bool = False) -> Encoder:
         if not (pa.types.is_string(type) or pa.types.is_large_string(type)):
             raise INVALID_SCHEMA(f"the format string needs a column of type string, and the column is {type}; cast it")
         return self

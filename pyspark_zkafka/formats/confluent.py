@@ -117,10 +117,7 @@ class ConfluentDecoder:
         require_kind(self.name, stored)
         # JSON is decoded without the writer's schema.
         writer = None if is_own or self.name == "json" else parse_schema(self.name, stored)
-        if self.name == "protobuf":
-            decoder: Decoder = self.reader.decoder(writer, self.type, indexed=True)  # type: ignore[call-arg]
-            return decoder
-        return self.reader.decoder(writer, self.type)
+        return self.reader.decoder(writer, self.type, confluent=True)
 
 
 def payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) -> Iterator[tuple[Prefix, _Rows]]:

@@ -153,7 +153,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         if place not in encoders:
             writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
             with _naming(column):
-                encoder = writer.schema.encoder(types[column.column])
+                encoder = writer.schema.encoder(types[column.column], confluent=column.is_confluent)
             indexes: bytes = getattr(writer.schema, "message_indexes", b"")
             encoders[place] = encoder, None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
         return encoders[place]

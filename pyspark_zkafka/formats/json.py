@@ -82,11 +82,11 @@ class JsonSchema:
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return public_type(type_of(self.text, self.references, wanted))
 
-    def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
+    def decoder(self, writer: Schema | None, type: pa.DataType, *, confluent: bool = False) -> JsonDecoder:
         """Return a decoder; the writer's schema does not matter. Raises INVALID_SCHEMA for a type that JSON lacks."""
         return JsonDecoder(type, type_of(self.text, self.references, type))
 
-    def encoder(self, type: pa.DataType) -> JsonEncoder:
+    def encoder(self, type: pa.DataType, *, confluent: bool = False) -> JsonEncoder:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values

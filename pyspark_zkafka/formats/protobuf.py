@@ -75,16 +75,16 @@ class ProtobufSchema:
             descriptor = outer
         return b"\0" if indexes == [0] else b"".join(varint(number) for number in (len(indexes), *indexes))
 
-    def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
+    def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, confluent: bool = False) -> ProtobufDecoder:
         """Return a decoder, which finds fields by their numbers in this schema.
 
-        With `indexed`, message indexes precede each message, and choose the message of the writer's schema: a record with
+        With `confluent`, message indexes precede each message, and choose the message of the writer's schema: a record with
         a message of another name is malformed.
         """
-        file = _message_class(writer or self).DESCRIPTOR.file if indexed else None
+        file = _message_class(writer or self).DESCRIPTOR.file if confluent else None
         return ProtobufDecoder(_message_class(self), type, file)
 
-    def encoder(self, type: pa.DataType) -> ProtobufEncoder:
+    def encoder(self, type: pa.DataType, *, confluent: bool = False) -> ProtobufEncoder:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit."""
         return ProtobufEncoder(_message_class(self), type)
 

@@ -98,11 +98,12 @@ def _corpus() -> Iterator[bytes]:
         (_ALL, _READER, readable),
         (_ALL, {"type": "record", "name": "All", "fields": []}, whole),
         (["null", "string"], ["null", "string"], [b"\0", b"\2\6abc"]),
+        ("bytes", "string", [b"", b"abc"]),
         ({"type": "map", "values": "long"}, {"type": "map", "values": "float"}, [b"\0", b"\2\2a\x80\1\0", b"\1\6\2b\2\0"]),
     ]
     for writer, reader, payloads in cases:
         schema = avro.parse(json.dumps(reader))
-        program = schema.decoder(avro.parse(json.dumps(writer)), schema.type).program
+        program = schema.decoder(avro.parse(json.dumps(writer)), schema.type, confluent=True).program
         for block in (*(part.tobytes() for part in program), bytes([len(payloads)]), *payloads):
             yield struct.pack("<I", len(block)) + block
 

@@ -139,16 +139,16 @@ def damaged(draw: st.DrawFn, payload: bytes) -> bytes:
 
 
 @given(st.data(), st.sampled_from(["proto2", "proto3"]), st.booleans())
-def test_damaged_messages(data: st.DataObject, syntax: str, indexed: bool) -> None:
+def test_damaged_messages(data: st.DataObject, syntax: str, confluent: bool) -> None:
     """Damaged Protobuf messages raise nothing: each is decoded, or is null with a reason."""
     schema = protobuf(syntax)
     column = data.draw(columns(schema.type))
     intact = [
-        (schema.message_indexes if indexed else b"") + p
+        (schema.message_indexes if confluent else b"") + p
         for p in schema.encoder(schema.type).encode(column).drop_null().to_pylist()
     ]
     payloads = [data.draw(damaged(payload)) for payload in intact]
-    decoded = schema.decoder(schema, schema.type, indexed=indexed).decode(pa.array(payloads, pa.binary()))
+    decoded = schema.decoder(schema, schema.type, confluent=confluent).decode(pa.array(payloads, pa.binary()))
     check(decoded, payloads, schema.type)
     assert decoded.column.null_count == len(decoded.malformed)
 

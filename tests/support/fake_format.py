@@ -36,13 +36,13 @@ class NumberSchema:
         """Return the same struct."""
         return self.type
 
-    def decoder(self, writer: NumberSchema | None, type: pa.DataType) -> NumberDecoder:
+    def decoder(self, writer: NumberSchema | None, type: pa.DataType, *, confluent: bool = False) -> NumberDecoder:
         """Return a decoder, which multiplies numbers by the length of the writer's name."""
         if writer is not None and writer.text == "foreign":
             raise INVALID_SCHEMA("foreign does not resolve")
         return NumberDecoder(len((writer or self).text) if writer else 1, type)
 
-    def encoder(self, type: pa.DataType) -> NumberEncoder:
+    def encoder(self, type: pa.DataType, *, confluent: bool = False) -> NumberEncoder:
         """Return an encoder, which accepts only structs of this type."""
         if type != self.type:
             raise INVALID_SCHEMA(f"it is {type}")

@@ -387,7 +387,10 @@ static int read_value(struct avro *avro, const struct zkafka_avro_node *node) {
         avro->at += sizeof(double);
         return column ? append_fixed(avro, column, at, sizeof(double)) : OK;
     case AVRO_BYTES:
-        if (read_bytes(avro, &data, &value)) return FAILED;
+        if (node->number < 0)
+            data = at, value = avro->end - at, avro->at = avro->end;
+        else if (read_bytes(avro, &data, &value))
+            return FAILED;
         return column ? append_content(avro, column, data, value) : OK;
     case AVRO_FIXED:
         if (require(avro, node->number)) return FAILED;

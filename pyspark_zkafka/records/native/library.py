@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
-INTERFACE = 9
+INTERFACE = 10
 """The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 9
+#define ZKAFKA_INTERFACE 10
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 ZKAFKA_EXPORT int zkafka_interface(void);
@@ -147,7 +147,7 @@ enum {
     AVRO_LONG,
     AVRO_FLOAT,
     AVRO_DOUBLE,
-    AVRO_BYTES,    /* bytes or a string */
+    AVRO_BYTES,    /* bytes or a string; without a length, to the end of the payload, if `number` is -1 */
     AVRO_FIXED,    /* of `number` bytes */
     AVRO_ENUM,     /* `count` symbols; links from `first` on: the offset and size of each in the constants, or -1 and 0 */
     AVRO_ARRAY,    /* items of node `first`; `number` is 1 if they may have no bytes */

@@ -92,6 +92,38 @@ def test_decimals(data: bytes, expected: str) -> None:
     assert value(schema, schema, bytes([2 * len(data)]) + data) == Decimal(expected)
 
 
+@pytest.mark.parametrize(
+    ("reader", "expected"),
+    [
+        ("bytes", b"-1\x02"),
+        ("string", "-1\x02"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, Decimal("29616.66")),
+        (["null", "bytes"], b"-1\x02"),
+        (["int", "bytes"], {"member0": None, "member1": b"-1\x02"}),
+    ],
+)
+def test_bytes_without_a_length(reader: Any, expected: Any) -> None:
+    """In Confluent's format, bytes that are a whole payload have no length, whatever the reader's type is."""
+    ours, payloads = schema_of(reader), pa.array([b"hdr-1\x02", None])
+    done = ours.decoder(schema_of("bytes"), ours.type, confluent=True).decode(payloads, 3)
+    assert (done.column.to_pylist(), done.malformed) == ([expected, None], {})
+
+
+def test_bytes_without_a_length_are_checked() -> None:
+    """Bytes without a length may be empty, be skipped, or not fit the reader; other types keep their lengths."""
+    payloads = pa.array([b"", b"a\xff"])
+
+    def read(writer: Any, reader: Any, type: pa.DataType) -> tuple[list[Any], list[str]]:
+        done = schema_of(reader).decoder(schema_of(writer), type, confluent=True).decode(payloads)
+        return done.column.to_pylist(), list(done.malformed.values())
+
+    assert read("bytes", "string", pa.string()) == (["", None], ["the string at byte 0 is not UTF-8"])
+    member = pa.struct([("member0", pa.int32())])
+    assert read("bytes", ["int", "bytes"], member) == ([{"member0": None}] * 2, [])
+    assert read("string", "bytes", pa.binary())[0] == [None, None]
+    assert read(["null", "bytes"], "bytes", pa.binary())[0] == [None, None]
+
+
 def test_blocks_with_sizes() -> None:
     """A negative block count is followed by the block's size, and a projection skips the block by it."""
     schema = record(("list", {"type": "array", "items": "string"}), ("n", "int"))

@@ -25,6 +25,19 @@ def decimal(kind: str, precision: int, scale: int = 0, **more: Any) -> dict[str,
     return {"type": kind, "logicalType": "decimal", "precision": precision, "scale": scale, **more}
 
 
+def test_bytes_without_a_length() -> None:
+    """In Confluent's format, bytes that are a whole payload have no length, and other types are as in bare Avro."""
+    price = pa.array([Decimal("-1.28"), None, Decimal("0.00")], pa.decimal128(4, 2))
+    for schema, column, expected in (
+        ("bytes", pa.array([b"", None, b"ab"], pa.large_binary()), [b"", None, b"ab"]),
+        (decimal("bytes", 4, 2), price, [b"\x80", None, b"\0"]),
+        ("string", pa.array(["ab"]), [b"\x04ab"]),
+        (["null", "bytes"], pa.array([b"ab"]), [b"\x02\x04ab"]),
+    ):
+        encoder = parse(json.dumps(schema)).encoder(column.type, confluent=True)
+        assert encoder.encode(column).to_pylist() == expected
+
+
 _LIST = {"type": "array", "items": ["int", "null"]}
 _MAP = {"type": "map", "values": "int"}
 

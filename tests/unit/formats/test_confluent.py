@@ -186,6 +186,17 @@ def test_writers_without_a_type(name: str, own: str, writer: str, payload: bytes
     assert decoded.malformed == {1: f"the schema of id 9 cannot be used: {reason}"}
 
 
+def test_bytes() -> None:
+    """Bytes follow the id, or are the whole payload, without a length. Inside of another type, they have one."""
+    schemas: dict[int | str, StoredSchema] = {7: StoredSchema('"bytes"', "AVRO", id=7)}
+    schemas[8] = StoredSchema('["null", "bytes"]', "AVRO", id=8)
+    reader = parse_schema("avro", schemas[7])
+    decoder = ConfluentDecoder("value", "avro", reader, schemas[7], reader.type, Registry(schemas))  # type: ignore[arg-type]
+    headers = pa.array([None, None, [("__value_schema_id", b"\0\0\0\0\7")], None], HEADERS)
+    decoded = decoder.decode(payloads(wire(7, b"\x04ab"), wire(7, b""), b"\x02", wire(8, b"\x02\x04ab")), headers)
+    assert (decoded.column.to_pylist(), decoded.malformed) == ([b"\x04ab", b"", b"\x02", b"ab"], {})
+
+
 def test_ids_of_a_context(decoder: ConfluentDecoder) -> None:
     """Ids are requested in the context of the subject."""
     replace(decoder, context=":.staging:").decode(payloads(wire(8, b"1")), no_headers(1))

@@ -144,7 +144,7 @@ def test_types_of_the_session(registry: Subjects) -> None:
     class Schema:
         type = struct
 
-        def encoder(self, kind: pa.DataType) -> Any:
+        def encoder(self, kind: pa.DataType, *, confluent: bool = False) -> Any:
             return self
 
         def encode(self, column: pa.Array) -> pa.Array:
@@ -207,6 +207,18 @@ def test_own_schema_without_nulls() -> None:
     rows = pa.array([{"x": float("nan"), "all": [1]}], pa.struct([("x", pa.float64()), ("all", pa.list_(pa.int32()))]))
     (part,) = outgoing(pa.record_batch([rows], ["value"]), "t", row_encoder(pickle.loads(pickle.dumps(found))))
     assert part.value.to_pylist() == [b'{"x":"NaN","all":[1]}']
+
+
+@pytest.mark.parametrize(("name", "expected"), [("avro-confluent", b"\0\0\0\0\1ab"), ("avro", b"\4ab")])
+def test_bytes(monkeypatch: pytest.MonkeyPatch, name: str, expected: bytes) -> None:
+    """Bytes are written without their length after an id, and with it in bare Avro."""
+    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
+    subjects = Subjects()
+    registry = {"schema.registry.url": "http://r:8081"} if name == "avro-confluent" else {}
+    options = parse_write({**WRITE, **registry, "value.format": name, "topic": "t"})
+    found = plan_encoding(options, pa.schema([("value", pa.binary())]))
+    (part,) = outgoing(pa.record_batch([pa.array([b"ab", None])], ["value"]), "t", row_encoder(found))
+    assert part.value.to_pylist() == [expected, None]
 
 
 def test_headers_with_the_id_of_another_schema(registry: Subjects) -> None:

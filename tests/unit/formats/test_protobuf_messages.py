@@ -185,7 +185,7 @@ def test_message_indexes() -> None:
     """The indexes choose the writer's message; indexes of another message, or unreadable ones, are malformed."""
     schema = parse(TWO, message="B.C")
     payloads = [b"\4\2\0\x08\1", b"\0\x08\1", b"\2\2\x08\1", b"\2\6\x08\1", b"", b"\xff", b"\4\2", b"\3\1", b"\xff" * 9]
-    decoder = schema.decoder(parse(TWO), schema.type, indexed=True)
+    decoder = schema.decoder(parse(TWO), schema.type, confluent=True)
     decoded = decoder.decode(pa.array([b"head!" + payload for payload in payloads]), skip=5)
     assert decoded.column.to_pylist() == [{"i": 1}, *[None] * 8]
     assert decoded.malformed == {
