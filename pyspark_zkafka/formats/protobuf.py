@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module  # noqa: TID251 - the names are constants
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,15 @@ _MARK = "no_standard_descriptor_accessor"  # marks map entries for protoc, in te
 _PROTOC_TIMEOUT_S = 60
 _BINARY = re.compile("[\0-\x08\x0e-\x1f]")
 _INSTALL = "run pip install 'pyspark-zkafka[protobuf]'"
+_BUILTIN = {
+    "google.protobuf": "any api descriptor duration empty field_mask source_context struct timestamp type wrappers",
+    "google.type": (
+        "calendar_period color date datetime dayofweek decimal expr fraction interval latlng localized_text money month "
+        "phone_number postal_address quaternion timeofday"
+    ),
+    "confluent_kafka.schema_registry.confluent": "meta type.decimal type.variant types.decimal",
+}
+"""The files that Confluent's serializers import without a reference, as modules by package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
 
     `text` is .proto text, or a descriptor set or FileDescriptorProto in base64; a set has the schema's own file at the
     end, as protoc writes it. `references` has each imported file, in the same form, by the name in its import. Google's
-    well-known types, and Confluent's, need no reference. .proto text takes about 0.2 s. Raises INVALID_SCHEMA if the text
+    common types, and Confluent's, need no reference. .proto text takes about 0.2 s. Raises INVALID_SCHEMA if the text
     cannot be compiled, or the message does not exist.
     """
     try:
@@ -233,29 +243,16 @@ def _mark_map_entries(messages: Iterable[Any]) -> None:
 
 
 def _builtin_files() -> dict[str, FileDescriptorProto]:
-    """Return the files that need no reference: Google's well-known types, and Confluent's if its client is installed."""
-    from google.protobuf import (
-        any_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    )
+    """Return the files that need no reference, as far as their packages are installed."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    modules: list[Any] = [descriptor_pb2, any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2]
-    modules.append(wrappers_pb2)
-    with suppress(ImportError):
-        from confluent_kafka.schema_registry.confluent import meta_pb2
-        from confluent_kafka.schema_registry.confluent.type import decimal_pb2
-
-        modules += [meta_pb2, decimal_pb2]
-    return {
-        module.DESCRIPTOR.name: descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-        for module in modules
-    }
+    found = {}
+    for package, names in _BUILTIN.items():
+        for name in names.split():
+            with suppress(ImportError):
+                file = import_module(f"{package}.{name}_pb2").DESCRIPTOR
+                found[file.name] = FileDescriptorProto.FromString(file.serialized_pb)
+    return found
 
 
 def _add_after_imports(

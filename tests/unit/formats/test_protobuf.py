@@ -120,10 +120,33 @@ def test_protoc_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
         parse('syntax = "proto3"; message M { int32 i = 1; }')
 
 
-def test_confluent_types() -> None:
-    """Files that Confluent's serializers import without a reference are known."""
-    schema = parse('syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal d = 1; }')
-    assert schema.type.field("d").type.field("value").type == pa.binary()
+@each(
+    ("file", "message"),
+    [
+        ("confluent/type/decimal.proto", "confluent.type.Decimal"),
+        ("confluent/types/decimal.proto", "confluent.type.Decimal"),
+        ("confluent/type/variant.proto", "confluent.type.Variant"),
+        ("google/type/date.proto", "google.type.Date"),
+        ("google/type/datetime.proto", "google.type.DateTime"),
+        ("google/type/timeofday.proto", "google.type.TimeOfDay"),
+        ("google/protobuf/api.proto", "google.protobuf.Mixin"),
+        ("google/protobuf/type.proto", "google.protobuf.EnumValue"),
+        ("google/protobuf/source_context.proto", "google.protobuf.SourceContext"),
+    ],
+)
+def test_builtin_files(file: str, message: str) -> None:
+    """Files that Confluent's serializers import without a reference are known, for text and for descriptors."""
+    schema = parse(f'syntax = "proto3"; import "{file}"; message M {{ {message} f = 1; }}')
+    assert schema.type.field("f").type.num_fields
+    own = FileDescriptorSet.FromString(schema.files).file[-1]
+    assert parse(base64.b64encode(own.SerializeToString()).decode()).type == schema.type
+
+
+def test_a_reference_replaces_a_builtin_file() -> None:
+    """A reference takes precedence over a built-in file of its name."""
+    date = 'syntax = "proto3"; package google.type; message Date { string text = 1; }'
+    text = 'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date f = 1; }'
+    assert parse(text, {"google/type/date.proto": date}).type.field("f").type == pa.struct([("text", pa.string())])
 
 
 @each(
