@@ -147,7 +147,8 @@ def header_groups(headers: pa.Array, name: str) -> tuple[dict[Prefix, _Rows], di
     groups: dict[Prefix, _Rows] = {}
     malformed: dict[int, str] = {}
     entries = headers.flatten()
-    hits = np.flatnonzero(pc.equal(pc.struct_field(entries, "key"), name).to_numpy(zero_copy_only=False))
+    keys = pc.struct_field(entries, "key")  # strings, or bytes if they are read only for this
+    hits = np.flatnonzero(pc.equal(keys, pa.scalar(name, keys.type)).to_numpy(zero_copy_only=False))
     if not len(hits):
         return groups, malformed
     rows = pc.list_parent_indices(headers).to_numpy()[hits].astype(np.int64)

@@ -27,7 +27,7 @@ from pyspark_zkafka.formats.confluent import ConfluentDecoder
 from pyspark_zkafka.formats.registry import StoredSchema, context_of, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe
-from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS
+from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS, RAW_HEADERS
 from pyspark_zkafka.options.values import ColumnFormat, ParseMode, ReadOptions, RegistryOptions
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _HEADERS, _OFFSET = "headers", "offset"
+_ADDED = {_HEADERS: RAW_HEADERS, _OFFSET: COLUMNS[_OFFSET][0]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ class BatchDecoder:
                 self._decoders[name] = reader.decoder(None, type)
         fields = [f.with_type(pa.binary()) if f.name in self._decoders else f for f in schema]
         fields = [field for field in fields if field.name not in CORRUPT_COLUMNS]
-        fields += [pa.field(name, COLUMNS[name][0]) for name in dict.fromkeys(needed) if name not in schema.names]
+        fields += [pa.field(name, _ADDED[name]) for name in dict.fromkeys(needed) if name not in schema.names]
         self.raw = pa.schema(fields)
         self._dropped = 0
         self._first_dropped = ""

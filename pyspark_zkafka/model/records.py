@@ -31,6 +31,8 @@ COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "headers": (pa.list_(pa.struct(_HEADER)),),
 }
 """The Arrow types that each column may be declared with. The first is the default."""
+RAW_HEADERS = pa.list_(pa.struct([(name, pa.binary()) for name, _ in _HEADER]))
+"""The type of headers that are read only for ids of schemas: their names need not be UTF-8."""
 CORRUPT_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {"_corrupt_record": (pa.binary(),), "_corrupt_reason": (pa.string(),)}
 """The columns of records that cannot be decoded: their bytes, and the reason."""
 _SPARK_NAMES = {
@@ -179,7 +181,7 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
     """Build a batch with one row for each message, in order, and the columns of the schema.
 
     There is at least one message. All messages are of one partition and without errors. `require_projection` accepts the
-    schema.
+    schema, whose headers may also be `RAW_HEADERS`: a message with a name that is not UTF-8 then has none.
 
     Raises UnreadableRecord: MALFORMED_UTF8 if a column is declared string and a record is not UTF-8, MALFORMED_TIMESTAMP if
     a timestamp does not fit Spark's microseconds.
@@ -267,11 +269,15 @@ def _timestamp_type(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
 
 def _headers(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     found: list[list[tuple[str, bytes | None]] | None] = []
-    try:
-        found.extend(map(type(messages[0]).headers, messages))
-    except UNREADABLE_HEADERS:
-        bad = messages[len(found)]
-        raise malformed_utf8("headers", _partition_of(bad), bad.offset()) from None
+    headers = map(type(messages[0]).headers, messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(headers)
+        except UNREADABLE_HEADERS:
+            if kind != RAW_HEADERS:
+                bad = messages[len(found)]
+                raise malformed_utf8("headers", _partition_of(bad), bad.offset()) from None
+            found.append(None)  # none of the message's headers can be read
     return pa.array(found, kind)
 
 

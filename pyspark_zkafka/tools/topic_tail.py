@@ -255,12 +255,13 @@ def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: 
     def line(message: Message) -> bytes:
         if form == "json":
             return _json(record(message, fields), escape=escape).encode() + b"\n"
+        before = _meta(message) if meta else []  # reads the headers first: see `UNREADABLE_HEADERS`
         if form == "hex":
             found = hexadecimal(message.key()), hexadecimal(message.value())
         else:
             first, second = fields(message)
             found = text(first), text(second)
-        return b"\t".join([*(_meta(message) if meta else []), *found[0 if key else 1 :]]) + b"\n"
+        return b"\t".join([*before, *found[0 if key else 1 :]]) + b"\n"
 
     return line
 

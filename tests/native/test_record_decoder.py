@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.model.records import COLUMNS
+from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, fields, polled
@@ -144,12 +144,14 @@ class TestRecords:
             assert f"The {name} of {PARTITION} at offset" in found
 
     def test_headers_that_are_not_utf8(self) -> None:
-        """A header key that is not UTF-8 is an error only if headers are requested."""
+        """A header key that is not UTF-8 is an error only if headers are requested, and not only for ids."""
         batches = [Batch((Row(1, None, b"v", 0, ((b"\xff", b"1"),)),))]
         found, _ = decoded(encode(batches))
         assert found == expected(batches)
         found, _ = decoded(encode(batches), pa.schema([ALL.field("value")]))
         assert found.num_rows == 1
+        found, _ = decoded(encode(batches), pa.schema([("headers", RAW_HEADERS)]))
+        assert found.to_pylist() == [{"headers": [{"key": b"\xff", "value": b"1"}]}]
 
     def test_time_beyond_microseconds(self) -> None:
         """A time beyond Spark's timestamps is an error that names its record."""

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.records import COLUMNS, malformed_timestamp, malformed_utf8
+from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, malformed_timestamp, malformed_utf8
 from pyspark_zkafka.records.consumer import Poll, Unsupported
 from pyspark_zkafka.records.native.decompression import CorruptRecords, decompress
 from pyspark_zkafka.records.native.library import CArray, Decoded, FedBatches, Flaws, require, topic_argument
@@ -50,7 +50,7 @@ class RecordDecoder:
         self._native = require()
         self._partition = partition
         self._schema = schema
-        self._names: list[str] = schema.names
+        self._checked: list[str] = [field.name for field in schema if field.type != RAW_HEADERS]
         self._open: int | None = None
         self._fed: pa.Buffer | None = None
         self._decompressed: pa.Buffer | None = None
@@ -138,7 +138,7 @@ class RecordDecoder:
 
     def _require_readable(self, flaws: Flaws) -> None:
         """Raise for the first column of the schema that has a value that Spark cannot represent."""
-        for name in self._names:
+        for name in self._checked:
             if name == "timestamp" and flaws.timestamp_too_large >= 0:
                 raise malformed_timestamp(self._partition, flaws.timestamp_too_large, flaws.timestamp_ms)
             offset = _UTF8_FLAWS[name](flaws) if name in _UTF8_FLAWS else -1

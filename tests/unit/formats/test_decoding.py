@@ -14,7 +14,7 @@ from pyspark_zkafka.formats import decoding
 from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats, frame_type, pin_formats
 from pyspark_zkafka.formats.registry import StoredSchema
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.records import require_projection
+from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, require_projection
 from pyspark_zkafka.options.batch import parse_read
 from tests.support import fake_format
 from tests.support.cases import each
@@ -174,6 +174,19 @@ class TestModes:
         """The raw columns have keys and values as bytes, and the offset for error messages."""
         assert decoder("value _corrupt_record", "PERMISSIVE").raw.names == ["value", "offset"]
         assert decoder("offset key", "FAILFAST").raw.types == [pa.int64(), pa.binary()]
+
+    def test_headers_for_ids(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Headers are added for the ids of schemas, and then their names may be any bytes."""
+        subjects(monkeypatch, t_value=["x"])
+        found, struct = pinned(**{k.replace(".", "_"): v for k, v in CONFLUENT.items()}), pa.struct([("x", pa.int64())])
+        own = BatchDecoder(found, pa.schema([("value", struct)]))
+        names = [{"key": b"\xff", "value": b""}, {"key": b"__value_schema_id", "value": b"\0\0\0\0\7"}]
+        columns = [pa.array([b"\0\0\0\0\x075", b"6"]), pa.array([None, names], RAW_HEADERS), pa.array([1, 2])]
+        decoded = own.decode(pa.record_batch(columns, ["value", "headers", "offset"]), T0)
+        assert decoded.to_pylist() == [{"value": {"x": 5}}, {"value": {"x": 6}}]
+        assert own.raw.field("headers").type == RAW_HEADERS
+        asked = BatchDecoder(found, pa.schema([("value", struct), ("headers", COLUMNS["headers"][0])]))
+        assert asked.raw.field("headers").type == COLUMNS["headers"][0]
 
 
 NESTED = pa.struct(

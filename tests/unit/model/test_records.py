@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_zkafka.errors import OptionError, UnreadableRecord
-from pyspark_zkafka.model.records import COLUMNS, build_batch, require_projection, schema_ddl
+from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, build_batch, require_projection, schema_ddl
 from tests.support.cases import each
 
 MAX_MS = (2**63 - 1) // 1000
@@ -302,6 +302,23 @@ def test_headers() -> None:
         [],
         [{"key": "\u00e4", "value": b"\xff"}],
     ]
+
+
+def test_header_names_that_are_not_utf8() -> None:
+    """A name that is not UTF-8 is an error, unless headers are read only for ids: its message then has none."""
+
+    class Unreadable(FakeMessage):
+        def headers(self) -> list[tuple[str, bytes | None]] | None:
+            if self.heads is None:
+                raise SystemError
+            return self.heads
+
+    messages = [Unreadable(5), Unreadable(6, heads=[("h", b"x")]), Unreadable(7), Unreadable(8), Unreadable(9, heads=[])]
+    found = build_batch(messages, pa.schema([("headers", RAW_HEADERS), ("offset", pa.int64())]))
+    found.validate(full=True)
+    assert found.column("headers").to_pylist() == [None, [{"key": b"h", "value": b"x"}], None, None, []]
+    with pytest.raises(UnreadableRecord, match="The name of a header of orders-3 at offset 7 is not UTF-8"):
+        build_batch(messages[1:], pa.schema([("headers", COLUMNS["headers"][0])]))
 
 
 def test_all_columns_at_once() -> None:

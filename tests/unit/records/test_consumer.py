@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.records import RAW_HEADERS
 from pyspark_zkafka.records.consumer import MessageBatch, PartitionEvents, Poll
+from pyspark_zkafka.testing import MockCluster
+from tests.support.foreign_headers import write_header
 from tests.support.split_logs import OFFSETS, FakeMessage
 
 REFUSED = KafkaError(KafkaError._SSL, "ssl://b:1/1: SSL handshake failed: certificate verify failed")
@@ -40,6 +47,22 @@ def clock() -> Clock:
 @pytest.fixture
 def events(clock: Clock) -> PartitionEvents:
     return PartitionEvents(TopicPartition("t", 0), clock)
+
+
+def test_header_names_that_are_not_utf8() -> None:
+    """Messages with such names have no headers where these are read only for ids. Later messages keep theirs."""
+    with MockCluster() as cluster:
+        cluster.create_topic("t")
+        cluster.produce("t", [{"headers": [("h", b"1")]}] * 100)
+        for _ in range(2):
+            write_header(cluster.bootstrap_servers, "t", b"\xff\xfe")
+        cluster.produce("t", [{"headers": [("h", b"2")]}])
+        gathered = MessageBatch(pa.schema([("headers", RAW_HEADERS)]))
+        with closing(Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})) as consumer:
+            consumer.assign([KafkaTopicPartition("t", 0, 0)])
+            gathered.add(consumer.consume(103, 30), 103)
+        found = gathered.take().column(0).to_pylist()
+    assert found == [[{"key": b"h", "value": b"1"}]] * 100 + [None, None, [{"key": b"h", "value": b"2"}]]
 
 
 def test_nothing_comes_after_a_refusal(events: PartitionEvents, clock: Clock) -> None:
