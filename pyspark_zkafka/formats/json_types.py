@@ -186,7 +186,7 @@ class _SchemaTypes:
             return self._object(node, resolver, path, outer)
         if name == "array":
             items = node.get("items", True)
-            is_tuple = isinstance(items, list)
+            is_tuple = isinstance(items, list) or "prefixItems" in node
             return _array(RAW if is_tuple else self._inner(items, resolver, f"{path}/items", outer, "element"))
         if name == "string":
             if node.get("contentEncoding") == "base64":
@@ -210,7 +210,7 @@ class _SchemaTypes:
                 fields.append(pa.field(name, kind, metadata={"required": ""} if name in required else None))
             return pa.struct(fields)
         others = node.get("additionalProperties", True)
-        if isinstance(others, dict):
+        if isinstance(others, dict) and not node.get("patternProperties"):
             return pa.map_(pa.string(), self._inner(others, resolver, f"{path}/additionalProperties", outer, "value"))
         return RAW
 

@@ -56,6 +56,7 @@ def elements(kind: pa.DataType) -> pa.DataType:
         (P, STRUCT),
         ({"properties": {"x": {"type": "integer"}}}, STRUCT),
         ({"type": "object", "additionalProperties": {"type": "number"}}, pa.map_(pa.string(), pa.float64())),
+        ({**MAP, "patternProperties": {}}, pa.map_(pa.string(), pa.int64())),
         ({"oneOf": [{"type": "null"}, {"$ref": "#/definitions/P"}]}, STRUCT),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, pa.int64()),
         ({"allOf": [{"$ref": "#/definitions/P"}], "description": "x"}, STRUCT),
@@ -114,6 +115,7 @@ def test_types(schema: Any, kind: pa.DataType) -> None:
         {"type": ["string", "integer"]},
         {"type": "object"},
         {"type": "object", "additionalProperties": True},
+        {**MAP, "patternProperties": {"^a": {"type": "string"}}},
         {"oneOf": [{"type": "string"}, {"type": "integer"}]},
         {"oneOf": [{"type": "string"}, {"minimum": 5}]},
         {"properties": {"x": {}}, "oneOf": [P, {"properties": {"y": {"type": "integer"}}}]},
@@ -128,8 +130,10 @@ def test_types_of_any_json(schema: Any) -> None:
 
 def test_elements_of_any_json() -> None:
     """An array without a single type of elements becomes an array of strings."""
-    assert of_property({"type": "array"}) == pa.list_(pa.field("element", pa.string()))
-    assert of_property({"type": "array", "items": [{"type": "integer"}]}) == pa.list_(pa.field("element", pa.string()))
+    assert of_property({"type": "array"}) == elements(pa.string())
+    assert of_property({"type": "array", "items": [{"type": "integer"}]}) == elements(pa.string())
+    tuple_and_more = {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}
+    assert of_property(tuple_and_more) == elements(pa.string())
 
 
 def test_references() -> None:
