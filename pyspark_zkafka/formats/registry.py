@@ -127,10 +127,8 @@ class Registry:
 
         Raises UNKNOWN_SUBJECT without `auto`, and SCHEMA_NOT_REGISTERED if the registry does not accept the schema.
         """
-        from confluent_kafka.schema_registry import Schema
-
         method = "register_schema_full_response" if auto else "lookup_schema"
-        own = Schema(schema.text, schema.kind)
+        own = _library().Schema(schema.text, schema.kind)
         what = f"the schema of subject {subject}"
         found = self._ask(what, method, subject, own, normalize)
         if found is None:
@@ -180,8 +178,7 @@ class Registry:
 
         `is_optional` is for requests that some registries do not know.
         """
-        from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
-
+        library = _library()
         if self._opened is None:
             self._opened = _client(self._options)
         client = self._opened
@@ -190,7 +187,7 @@ class Registry:
         while True:
             try:
                 return getattr(client, method)(*arguments)
-            except SchemaRegistryError as error:
+            except library.SchemaRegistryError as error:
                 if error.error_code in _NOT_FOUND or (is_optional and error.http_status_code == _HTTP_NOT_FOUND):
                     return None
                 if error.http_status_code == _HTTP_CONFLICT and may_conflict:
@@ -199,7 +196,7 @@ class Registry:
                 if error.http_status_code not in (408, 429) and error.http_status_code < 500:
                     raise self._refusal(what, error) from error
                 reason = f"it answered {error.error_message!r} with status {error.http_status_code}"
-            except OAuthTokenError as error:
+            except library.error.OAuthTokenError as error:
                 if not _is_passing(error.__context__):
                     raise SCHEMA_REGISTRY_REFUSED(
                         f"No token for the schema registry {self._place} was issued: {error}; check "
@@ -247,20 +244,26 @@ class Registry:
         )
 
 
-def _client(options: RegistryOptions) -> SchemaRegistryClient:
+def _library() -> Any:
+    """Return the package of Confluent's client. Raises FORMAT_LIBRARY_MISSING without the extra, for what it imports."""
     try:
-        from confluent_kafka.schema_registry import SchemaRegistryClient
+        import confluent_kafka.schema_registry.error
     except ImportError as error:
         raise FORMAT_LIBRARY_MISSING(
             f"The schema registry needs the package {error.name}, which is not installed; run pip install "
             "'pyspark-zkafka[schema-registry]'",
         ) from error
+    return confluent_kafka.schema_registry
+
+
+def _client(options: RegistryOptions) -> SchemaRegistryClient:
+    library = _library()
     config: dict[str, Any] = {"url": ",".join(options.urls), "max.retries": 0, "timeout": _REQUEST_TIMEOUT_S}
     config |= dict(options.properties)
     if any(name.startswith("bearer.auth.") for name in config):
         config.setdefault("bearer.auth.logical.cluster", "")  # the client requires it, and other registries ignore it
     try:
-        return SchemaRegistryClient(config)
+        return library.SchemaRegistryClient(config)
     except (ValueError, ImportError) as error:  # the text of a proxy's error may have a password
         about = type(error).__name__ if "proxy" in str(error).lower() else str(error)
         raise INVALID_OPTION(

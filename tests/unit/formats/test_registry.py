@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -322,6 +323,21 @@ def test_other_ids(number: str) -> None:
             ):
                 ask()
         found.close()
+
+
+def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra, each request raises an error that names the package and the extra."""
+    for name in [name for name in sys.modules if name.startswith("confluent_kafka.schema_registry")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "authlib.integrations.httpx_client", None)
+    found = Registry(OPTIONS)
+    for ask in (
+        lambda: found.schema(7),
+        lambda: found.subject("s"),
+        lambda: found.register("s", StoredSchema("x", "AVRO"), auto=True, normalize=False),
+    ):
+        with pytest.raises(errors.OptionError, match=r"FORMAT_LIBRARY_MISSING.*the package authlib.*\[schema-registry\]'"):
+            ask()
 
 
 def test_missing_file() -> None:
