@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -203,7 +204,7 @@ class Registry:
                         "schema.registry.bearer.auth.*",
                     ) from error
                 reason = f"no token was issued: {error.__context__ or error}"
-            except _transport_errors() as error:
+            except _http_errors("HTTPError") as error:
                 reason = str(error) or type(error).__name__
             except KeyError as error:  # the client requires what RFC 6749 recommends
                 if not {"expires_in", "expires_at"}.intersection(error.args):
@@ -277,13 +278,18 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
 def _is_passing(error: BaseException | None) -> bool:
     """True for an error of a request for a token after which the issuer may answer another one."""
     status = getattr(getattr(error, "response", None), "status_code", None)
-    return isinstance(error, _transport_errors()) and (status is None or status in (408, 429) or status >= 500)
+    return isinstance(error, _http_errors("HTTPError")) and (status is None or status in (408, 429) or status >= 500)
 
 
-def _transport_errors() -> tuple[type[Exception], ...]:
-    """Return the base of the errors of the HTTP library that Confluent's client uses."""
-    try:
-        import httpx2 as httpx
-    except ImportError:
+def _http_errors(name: str) -> tuple[type[Exception], ...]:
+    """Return the errors of a name of both libraries that Confluent's client may use, which depends on its version."""
+    libraries = []
+    with suppress(ImportError):
         import httpx
-    return (httpx.HTTPError,)
+
+        libraries.append(httpx)
+    with suppress(ImportError):
+        import httpx2
+
+        libraries.append(httpx2)
+    return tuple(getattr(library, name) for library in libraries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -215,6 +216,14 @@ class TestOutages:
         found, client, _ = registry(failure, failure, Schema("x"))
         assert found.schema(7).text == "x"
         assert len(client.requests) == 3
+
+    def test_either_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A request is also repeated after an error of httpx, which older clients use, next to httpx2."""
+        other = types.ModuleType("httpx")
+        other.HTTPError = type("HTTPError", (Exception,), {})  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "httpx", other)
+        found, _, _ = registry(other.HTTPError("away"), AWAY, Schema("x"))
+        assert found.schema(7).text == "x"
 
     def test_long_outage(self) -> None:
         """After 30 seconds, a retriable error says what failed and where."""
