@@ -203,9 +203,9 @@ class Registry:
                         f"No token for the schema registry {self._place} was issued: {error}; check "
                         "schema.registry.bearer.auth.*",
                     ) from error
-                reason = f"no token was issued: {error.__context__ or error}"
+                reason = f"no token was issued: {_text(error.__context__ or error)}"
             except _http_errors("HTTPError") as error:
-                reason = str(error) or type(error).__name__
+                reason = _text(error)
             except KeyError as error:  # the client requires what RFC 6749 recommends
                 if not {"expires_in", "expires_at"}.intersection(error.args):
                     raise self._no_registry(what) from error
@@ -273,6 +273,12 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
         ) from None
     except OSError as error:
         raise INVALID_OPTION(f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there") from error
+
+
+def _text(error: BaseException) -> str:
+    """Return the text of an error, without headers: a LocalProtocolError may quote the one with the token."""
+    name = type(error).__name__
+    return name if name == "LocalProtocolError" else str(error) or name
 
 
 def _is_passing(error: BaseException | None) -> bool:

@@ -21,6 +21,7 @@ _OF_TOKENS = {
     "OAUTHBEARER": tuple(f"bearer.auth.{n}" for n in ("client.id", "client.secret", "scope", "issuer.endpoint.url")),
     "OAUTHBEARER_AZURE_IMDS": ("bearer.auth.issuer.endpoint.url",),
 }
+_TOKEN = f"{_PREFIX}bearer.auth.token"
 _BAD_LOGIN = "the user and password of the schema registry are malformed; expected user:password"
 _ADDRESS = re.compile(
     r"(?P<scheme>https?://)((?P<login>[^/@?#]*)@)?"
@@ -154,6 +155,10 @@ def _registry(given: OptionParser) -> RegistryOptions | None:
     given.refuse_if(
         bool(bearer) and (values[_USER_INFO] or source) is not None,
         f"{_PREFIX}basic.auth.* and {_PREFIX}bearer.auth.* are two logins; set only one",
+    )
+    given.refuse_if(
+        re.fullmatch("[!-~]+", values[_TOKEN] or "-") is None,
+        f"{_TOKEN} is malformed; expected printable ASCII without blanks and line breaks",
     )
     lacking = [name for name in _OF_TOKENS.get(token_source, ()) if not given.has(_PREFIX + name)]
     given.refuse_if(bool(lacking), f"{_TOKEN_SOURCE}={token_source} needs {' and '.join(_PREFIX + n for n in lacking)}")

@@ -235,6 +235,15 @@ class TestOutages:
         assert 20 <= clock.now - 100 <= 30
         assert len(client.requests) > 5
 
+    def test_tokens_in_errors(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The text of an error that quotes the header with the token is neither logged nor raised."""
+        quoted = httpx.LocalProtocolError("Illegal header value b'Bearer abc\\ndef'")
+        for failure in (quoted, no_token(quoted)):
+            found, _, _ = registry(failure)
+            with pytest.raises(errors.SchemaRegistryError, match=r"30 s: .*LocalProtocolError; check") as caught:
+                found.schema(7)
+            assert "Bearer" not in f"{caplog.text}{caught.value}"
+
     def test_cached_schemas(self) -> None:
         """A cached schema needs no registry."""
         found, _, _ = registry(Schema("x"), AWAY)

@@ -118,6 +118,8 @@ def test_writes() -> None:
         ({**CONFLUENT, "schema.registry.url": "http://a:b"}, "and with a port of 1 to 65535"),
         ({**CONFLUENT, **USER_INFO, **TOKEN}, "are two logins; set only one"),
         ({**CONFLUENT, "schema.registry.bearer.auth.token": "secret"}, "need(s) schema.registry.bearer.auth.credentials"),
+        ({**CONFLUENT, **TOKEN, "schema.registry.bearer.auth.token": "secret:\n1"}, "without blanks and line breaks"),
+        ({**CONFLUENT, **TOKEN, "schema.registry.bearer.auth.token": "secret:\u00e9"}, "expected printable ASCII"),
         (
             {**CONFLUENT, "schema.registry.bearer.auth.credentials.source": "OAUTHBEARER"},
             "needs schema.registry.bearer.auth.client.id and schema.registry.bearer.auth.client.secret and",
