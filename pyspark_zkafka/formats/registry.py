@@ -261,6 +261,8 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
     library = _library()
     config: dict[str, Any] = {"url": ",".join(options.urls), "max.retries": 0, "timeout": _REQUEST_TIMEOUT_S}
     config |= dict(options.properties)
+    if "ssl.certificate.location" in config:
+        config.setdefault("ssl.key.password", "")  # otherwise, OpenSSL asks the terminal for the password of its key
     if any(name.startswith("bearer.auth.") for name in config):
         config.setdefault("bearer.auth.logical.cluster", "")  # the client requires it, and other registries ignore it
     try:
@@ -272,7 +274,10 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
             "environment"
         ) from None
     except OSError as error:
-        raise INVALID_OPTION(f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there") from error
+        raise INVALID_OPTION(
+            f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there, or "
+            "correct schema.registry.ssl.key.password"
+        ) from error
 
 
 def _text(error: BaseException) -> str:

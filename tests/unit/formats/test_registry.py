@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import http.server
+import ssl
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaReference
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+from cryptography import x509
 
 from pyspark_zkafka import errors
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchema, open_registry
 from pyspark_zkafka.options.values import RegistryOptions
 from pyspark_zkafka.retries import Timing
 from tests.support.cases import each
+from tests.support.certificates import Authority
 
 OPTIONS = RegistryOptions(("http://registry:8081",), ())
 
@@ -363,6 +367,30 @@ def test_missing_file() -> None:
     options = RegistryOptions(("https://registry",), (("ssl.ca.location", "/nowhere.pem"),))
     with pytest.raises(errors.OptionError, match=r"schema\.registry\.ssl\.\* cannot be used: .*No such file"):
         Registry(options).schema(7)
+
+
+def test_client_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's key with a password needs the option, as OpenSSL would wait for the password on the terminal."""
+    passwords: list[object] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def spy(context: ssl.SSLContext, *files: str, **more: Any) -> None:
+        passwords.append(more["password"])
+        load(context, *files, **more)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
+    authority = Authority(tmp_path, "authority")
+    for password, given, expected in ((None, None, ""), ("secret", "secret", "secret"), ("secret", None, "")):
+        file = authority.issue("client", x509.DNSName("localhost"), password)
+        properties = {"ssl.certificate.location": file, "ssl.key.location": file}
+        properties |= {} if given is None else {"ssl.key.password": given}
+        found = Registry(RegistryOptions(("http://127.0.0.1:1",), tuple(properties.items())), timing=Clock().timing())
+        is_locked = password is not None and given is None
+        says = "place a PEM file there, or correct schema.registry.ssl.key.password" if is_locked else "Connection refused"
+        with pytest.raises(errors.ZKafkaError, match=says):
+            found.schema(7)
+        assert passwords.pop() == expected
+        found.close()
 
 
 def test_one_client_in_a_process() -> None:
