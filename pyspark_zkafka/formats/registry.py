@@ -213,6 +213,8 @@ class Registry:
                     f"The issuer of tokens for the schema registry {self._place} does not say when they expire "
                     "(expires_in); correct the issuer, or set schema.registry.bearer.auth.token",
                 ) from error
+            except _http_errors("InvalidURL") as error:
+                raise self._no_registry(what) from error
             except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the client does not check answers
                 raise self._no_registry(what) from error
             if deadline.left_s < pause_s:
@@ -267,17 +269,19 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
         config.setdefault("bearer.auth.logical.cluster", "")  # the client requires it, and other registries ignore it
     try:
         return library.SchemaRegistryClient(config)
-    except (ValueError, ImportError) as error:  # the text of a proxy's error may have a password
-        about = type(error).__name__ if "proxy" in str(error).lower() else str(error)
-        raise INVALID_OPTION(
-            f"The client of the schema registry cannot be made ({about}); check schema.registry.*, and proxies in the "
-            "environment"
-        ) from None
     except OSError as error:
         raise INVALID_OPTION(
             f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there, or "
             "correct schema.registry.ssl.key.password"
         ) from error
+    except _http_errors("InvalidURL"):  # a proxy's; the text may have a part of its password
+        about = "InvalidURL"
+    except (ValueError, ImportError) as error:  # the text of a proxy's error may have a password
+        about = type(error).__name__ if "proxy" in str(error).lower() else str(error)
+    raise INVALID_OPTION(
+        f"The client of the schema registry cannot be made ({about}); check schema.registry.*, and proxies in the "
+        "environment"
+    )
 
 
 def _text(error: BaseException) -> str:

@@ -369,6 +369,22 @@ def test_missing_file() -> None:
         Registry(options).schema(7)
 
 
+@each("proxy", ["http://user:secret/1@host:1", "http://user@host:secret", "foo://user:secret@host"])
+def test_malformed_proxies(proxy: str) -> None:
+    """An address of a proxy that the client refuses is an error of the options, without the password."""
+    with pytest.raises(errors.OptionError, match=r"INVALID_OPTION.*check schema\.registry\.\*, and proxies") as caught:
+        Registry(RegistryOptions(("http://registry",), (("proxy", proxy),))).schema(7)
+    assert "secret" not in str(caught.value)
+
+
+def test_malformed_address() -> None:
+    """An address that the client refuses is none of a registry."""
+    found = Registry(RegistryOptions(("http://registry/\1",), ()))
+    with pytest.raises(errors.SchemaRegistryRefused, match="SCHEMA_REGISTRY_ERROR"):
+        found.schema(7)
+    found.close()
+
+
 def test_client_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client's key with a password needs the option, as OpenSSL would wait for the password on the terminal."""
     passwords: list[object] = []
