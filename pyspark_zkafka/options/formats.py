@@ -135,11 +135,16 @@ def _registry(given: OptionParser) -> RegistryOptions | None:
     matches = [_ADDRESS.fullmatch(url) for url in found]
     parts = [part for part in matches if part is not None and 0 < int(part["port"] or 1) <= _LAST_PORT]
     urls = tuple(part["scheme"] + part["place"] for part in parts)
-    in_urls = next((unquote(part["login"]) for part in parts if part["login"] is not None), None)
+    logins = {part["login"] for part in parts}
+    in_urls = next((unquote(login) for login in logins if login is not None), None)
     given.refuse_if(
         given.has(_URL) and (not urls or len(urls) < len(found)),
         f"{_URL} is malformed; expected http(s)://host:port[/path][,...], without a query and with a port of 1 to "
         f"{_LAST_PORT}",
+    )
+    given.refuse_if(
+        in_urls is not None and len(logins) > 1,
+        f"the addresses in {_URL} have different logins, and each address gets the same one; set {_USER_INFO} instead",
     )
     source, user_info, token_source = values.pop(_SOURCE), values[_USER_INFO], values[_TOKEN_SOURCE]
     given.refuse_if(source == "USER_INFO" and user_info is None, f"{_SOURCE}=USER_INFO needs {_USER_INFO}")

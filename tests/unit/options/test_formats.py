@@ -65,7 +65,7 @@ def test_schema_files(tmp_path: Path) -> None:
 
 def test_registry() -> None:
     """A registry may have several addresses; credentials in an address become the client's user, and are not shown."""
-    given = {**CONFLUENT, "schema.registry.url": "http://a:1/apis/v7/, https://al%40ice:se%3Acret@b:2"}
+    given = {**CONFLUENT, "schema.registry.url": "http://al%40ice:se%3Acret@a:1/apis/v7/, https://al%40ice:se%3Acret@b:2"}
     registry = formats(given).registry
     assert registry == RegistryOptions(("http://a:1/apis/v7", "https://b:2"), (("basic.auth.user.info", "al@ice:se:cret"),))
     urls = "http://[::1]:65535/a", "http://[::1]", "https://registry"
@@ -116,6 +116,8 @@ def test_writes() -> None:
         ({**CONFLUENT, "schema.registry.url": "http://a:65536"}, "and with a port of 1 to 65535"),
         ({**CONFLUENT, "schema.registry.url": "http://a:0/b"}, "and with a port of 1 to 65535"),
         ({**CONFLUENT, "schema.registry.url": "http://a:b"}, "and with a port of 1 to 65535"),
+        ({**CONFLUENT, "schema.registry.url": "http://a, http://u:secret@b"}, "have different logins, and each address"),
+        ({**CONFLUENT, "schema.registry.url": "http://u:a@a, http://u:secret@b"}, "; set schema.registry.basic.auth"),
         ({**CONFLUENT, **USER_INFO, **TOKEN}, "are two logins; set only one"),
         ({**CONFLUENT, "schema.registry.bearer.auth.token": "secret"}, "need(s) schema.registry.bearer.auth.credentials"),
         ({**CONFLUENT, **TOKEN, "schema.registry.bearer.auth.token": "secret:\n1"}, "without blanks and line breaks"),
