@@ -25,7 +25,7 @@ _TOKEN = f"{_PREFIX}bearer.auth.token"
 _BAD_LOGIN = "the user and password of the schema registry are malformed; expected user:password"
 _ADDRESS = re.compile(
     r"(?P<scheme>https?://)((?P<login>[^/@?#]*)@)?"
-    r"(?P<place>(\[[0-9A-Fa-f:.]+\]|[^/@?#:\[\]\s]+)(:(?P<port>[0-9]{1,5}))?(/[^?#\s]*)?)"
+    r"(?P<place>(\[[0-9A-Fa-f:.]+\]|[^/@?#:\[\]\s]+)(:(?P<port>[0-9]{1,5}))?(/[^@?#\s]*)?)"
 )
 _LAST_PORT = 65535
 
@@ -140,7 +140,7 @@ def _registry(given: OptionParser) -> RegistryOptions | None:
     given.refuse_if(
         given.has(_URL) and (not urls or len(urls) < len(found)),
         f"{_URL} is malformed; expected http(s)://host:port[/path][,...], without a query and with a port of 1 to "
-        f"{_LAST_PORT}",
+        f"{_LAST_PORT}; write / and @ in a password as %2F and %40",
     )
     given.refuse_if(
         in_urls is not None and len(logins) > 1,
