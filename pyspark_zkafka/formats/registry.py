@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import (
@@ -33,6 +33,7 @@ _REQUEST_TIMEOUT_S = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
 _UNKNOWN_FOR_S = 30.0
 _MANY_UNKNOWN = 1000
+_MOST_REGISTRIES = 32
 _HTTP_NOT_FOUND, _HTTP_CONFLICT = 404, 409
 _MOST_ID = 2**31 - 1
 _NOT_FOUND = frozenset({40401, 40402, 40403, 40406})
@@ -53,7 +54,7 @@ class UnknownSchema(Exception):
     """The registry has no schema of an id; the text is the reason."""
 
 
-@cache
+@lru_cache(_MOST_REGISTRIES)
 def open_registry(options: RegistryOptions) -> Registry:
     """Return the process's client of a registry. The first request imports Confluent's client and connects."""
     return Registry(options)

@@ -416,3 +416,11 @@ def test_one_client_in_a_process() -> None:
     assert open_registry(options) is open_registry(RegistryOptions(options.urls, options.properties))
     assert "secret" not in repr(options)
     open_registry(options).close()
+
+
+def test_many_registries() -> None:
+    """A process keeps the clients that it used last: a token that is replaced each hour makes a client each time."""
+    options = [RegistryOptions(("http://registry",), (("bearer.auth.token", str(hour)),)) for hour in range(100)]
+    clients = [open_registry(each) for each in options]
+    assert open_registry(options[-1]) is clients[-1]
+    assert open_registry(options[0]) is not clients[0]
