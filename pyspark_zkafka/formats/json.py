@@ -385,12 +385,14 @@ class JsonEncoder:
         return documents
 
     def _validate(self, document: bytes) -> None:
+        from referencing.exceptions import Unresolvable
+
         try:
             with localcontext(_PLAIN):
                 for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
                     if error.instance is None or self._doubtful is not _NULLS:
                         raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
-        except (RecursionError, re.error) as exc:
+        except (RecursionError, re.error, Unresolvable) as exc:
             raise ValueError(f"the schema cannot validate it: {exc}") from exc
 
 

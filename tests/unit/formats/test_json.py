@@ -345,6 +345,12 @@ def test_patterns_of_other_languages() -> None:
         encode(r'{"properties": {"p": {"type": "string", "pattern": "^\\p{L}"}}}', {"p": "x"})
 
 
+def test_unresolvable_references() -> None:
+    """A reference to nowhere, in a part of the schema that gives no type, is an error of the row that meets it."""
+    with pytest.raises(InvalidRow, match=r"Row 0 .* the schema cannot validate it: Unresolvable: http://x/y"):
+        encode('{"properties": {"p": {"type": "string", "not": {"$ref": "http://x/y"}}}}', {"p": "x"})
+
+
 SEVERAL = """{"properties": {
   "free": {"type": "object"}, "any": {"type": ["integer", "string"]}, "all": {"type": "array"},
   "arr": {"type": "array", "items": {"type": "integer"}},
