@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.types import BinaryType, StringType
 
 from pyspark_zkafka.model.query_lag import LagHistory, QueryLag, parse_source_offsets, query_lag
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
         StreamingQueryProgress,
     )
+    from pyspark.sql.types import StructType
 
 __all__ = ["LagListener"]
 
@@ -71,11 +73,12 @@ class LagListener(StreamingQueryListener):
         """Count the bytes of each micro-batch, so that the listener can estimate the bytes behind latest.
 
         Apply this to the frame that `load` returned, before anything else and once per query, because names of observed
-        metrics must be unique. Counts the bytes of the columns `key` and `value`, if the frame has them.
+        metrics must be unique. Counts the bytes of the columns `key` and `value`, if the frame has them. A column that a
+        format has decoded to another type than string or binary counts as 0 bytes.
         """
         from pyspark.sql import functions as f
 
-        sizes = [f.coalesce(f.octet_length(f.col(name)), f.lit(0)) for name in _MEASURED if name in frame.columns]
+        sizes = [f.coalesce(f.octet_length(f.col(name)), f.lit(0)) for name in measured_columns(frame.schema)]
         return frame.observe(_OBSERVED, f.sum(sum(sizes, f.lit(0))).cast("long").alias("bytes"))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -120,6 +123,13 @@ class LagListener(StreamingQueryListener):
                 bytes=None if observed is None or len(progress.sources) > 1 else observed.bytes or 0,
             )
             yield query_lag(read, offsets, history)
+
+
+def measured_columns(schema: StructType) -> list[str]:
+    """Return which of the columns `key` and `value` Spark can measure in bytes."""
+    return [
+        field.name for field in schema if field.name in _MEASURED and isinstance(field.dataType, (BinaryType, StringType))
+    ]
 
 
 def log_line(lag: QueryLag) -> str:

@@ -64,6 +64,13 @@ def test_a_limited_query_of_a_group(
     assert commits[-1]
 
 
+def test_bytes_of_decoded_columns(spark: SparkSession, zookeeper: dict[str, str]) -> None:
+    """Bytes of a frame with a decoded column can be observed; the column does not count."""
+    decoded = {"subscribe": "t", "value.format": "json", "value.schema": "id bigint"}
+    frame = spark.readStream.format("zkafka").options(**zookeeper, **decoded).load()
+    assert LagListener.observe_bytes(frame).schema == frame.schema
+
+
 @pytest.mark.long
 def test_a_query_without_a_group(
     spark: SparkSession,

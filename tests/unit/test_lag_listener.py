@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+from pyspark.sql.types import StructType
 
-from pyspark_zkafka.lag_listener import LagListener, LagMetrics
+from pyspark_zkafka.lag_listener import LagListener, LagMetrics, measured_columns
 from pyspark_zkafka.model.query_lag import QueryLag
 
 ID, RUN = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
@@ -65,6 +66,14 @@ def test_observed_bytes() -> None:
     listener.onQueryProgress(progress(source(5, 15), observed=300))
     listener.onQueryProgress(progress(source(5, 15), OTHER, observed=300))
     assert [(lag.bytes, lag.estimated_total_bytes_behind_latest) for lag in lags] == [(300, 300.0), (None, None)]
+
+
+def test_measured_columns() -> None:
+    """Only keys and values of strings or bytes have a size in bytes."""
+    decoded = StructType().add("key", "string").add("value", StructType().add("id", "long")).add("topic", "string")
+    assert measured_columns(decoded) == ["key"]
+    assert measured_columns(StructType().add("value", "binary").add("offset", "long")) == ["value"]
+    assert measured_columns(StructType().add("key", "long")) == []
 
 
 def test_the_log_has_a_line_for_each_lag(caplog: pytest.LogCaptureFixture) -> None:
