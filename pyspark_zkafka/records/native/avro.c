@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 512, EMPTY_ITEMS = 256, BLANKS = 65536, BLANKS_PER_BYTE = 128, OK = 0, FAILED = 1 };
+enum { MOST_DEPTH = 512, EMPTY_ITEMS = 256, BLANKS = 1 << 22, BLANKS_PER_BYTE = 128, OK = 0, FAILED = 1 };
 
 static const int64_t DAY_NS = 86400000000000;
 
