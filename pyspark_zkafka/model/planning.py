@@ -280,14 +280,14 @@ def _share(size: int, total: int, parts: int) -> int:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Cut a range into `parts` nearly equal parts, the larger ones last, without the empty ones."""
+    """Cut a range into `parts` nearly equal parts, the larger ones last, or into one for each offset if these are fewer."""
     cuts: list[OffsetRange] = []
-    start = whole.start
+    start, parts = whole.start, min(parts, whole.size)
     for part in range(parts):
         until = start + (whole.until - start) // (parts - part)
         cuts.append(replace(whole, start=start, until=until))
         start = until
-    return [c for c in cuts if c.size > 0]
+    return cuts
 
 
 def make_splits(

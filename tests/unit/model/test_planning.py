@@ -209,8 +209,8 @@ PIECES = list[tuple[str, int, int]]
         pytest.param({"a": (0, 9), "b": (2, 4)}, 1, None, [("a", 0, 9), ("b", 2, 4)], id="more than enough"),
         # 11 // 3 = 3, then 8 // 2 = 4, then 4: the later parts take the remainders
         pytest.param({"a": (0, 11)}, 3, None, [("a", 0, 3), ("a", 3, 7), ("a", 7, 11)], id="remainders go last"),
-        # 3 // 10, 3 // 9, ... are 0 until three parts are left
         pytest.param({"a": (5, 8)}, 10, None, [("a", 5, 6), ("a", 6, 7), ("a", 7, 8)], id="no more parts than records"),
+        pytest.param({"a": (5, 8)}, 2**63 - 1, None, [("a", 5, 6), ("a", 6, 7), ("a", 7, 8)], id="as many as possible"),
         # shares of 5: 100 / 400 -> 1.25 -> 1, whole; then only b: 300 / 300 of 5 - 1
         pytest.param(
             {"a": (0, 100), "b": (0, 300)},
