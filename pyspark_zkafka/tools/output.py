@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -159,7 +159,7 @@ def iso_time(timestamp_us: int | None) -> str | None:
     """
     if timestamp_us is None:
         return None
-    time = datetime.fromtimestamp(timestamp_us // 1000 / 1000, timezone.utc)
+    time = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=timestamp_us // 1000)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.tools.command import exit_status
-from pyspark_zkafka.tools.output import Column, Output, columns, table
+from pyspark_zkafka.tools.output import Column, Output, columns, iso_time, table
 
 ROWS = [
     {"topic": "orders", "partition": 0, "current_offset": 12, "isr": [1, 2], "offline": False},
@@ -119,3 +119,10 @@ def test_progress_bar(is_terminal: bool) -> None:
     with output.progress("replicas in sync", 4) as set_done:
         set_done(3)
     assert ("replicas in sync" in file.getvalue()) is is_terminal
+
+
+def test_distant_times() -> None:
+    """Times of any year are exact to the millisecond."""
+    assert iso_time(253_402_300_799_999_999) == "9999-12-31T23:59:59.999Z"
+    assert iso_time(10_000_000_000_001_000) == "2286-11-20T17:46:40.001Z"
+    assert iso_time(-1) == "1969-12-31T23:59:59.999Z"
