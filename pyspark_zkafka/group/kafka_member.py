@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -92,7 +91,7 @@ class KafkaGroupMember:
         self._stall_s = self._patience_s = stall_s(options)
         self._unsettled = -1, 0.0
         self._must_rejoin = False
-        self._join_due, self._join_patience_s = 0.0, _JOIN_S
+        self._join_due, self._join_patience_s, self._lacks_topics = 0.0, _JOIN_S, False
 
     @property
     def rebalances(self) -> int:
@@ -319,10 +318,7 @@ class KafkaGroupMember:
             self._note_error(error)
 
     def _note_error(self, error: ZKafkaError | None) -> None:
-        if isinstance(error, UnknownTopic):  # the stream logs missing topics, and librdkafka joins once they exist
-            self._join_due = math.inf
-            return
-        if error is None:
+        if error is None or isinstance(error, UnknownTopic):  # the stream logs missing topics
             return
         self._error = error
         if error.retriable:
@@ -332,14 +328,27 @@ class KafkaGroupMember:
     def _check_join(self) -> None:
         """Replace a client without an assignment: librdkafka waits for a lost answer for max.poll.interval.ms.
 
-        Other members may need as long to rejoin. Each client therefore gets twice the time of the last one.
+        Other members may need as long to rejoin. Each client therefore gets twice the time of the last one. A client
+        joins once one of its topics exists.
         """
+        now = self._timing.clock()
         if self._state.is_assigned or not self._topics or self._is_consumer_protocol:
-            self._join_patience_s = _JOIN_S
-        elif self._timing.clock() >= self._join_due:
+            self._join_patience_s, self._lacks_topics = _JOIN_S, False
+        elif now >= self._join_due:
+            lacked, self._lacks_topics = self._lacks_topics, not self._has_topic()
+            if lacked or self._lacks_topics:
+                self._join_due = now + self._join_patience_s
+                return
             self._warn("joining takes long; a new client joins, since an answer of the coordinator may be lost")
             self._join_patience_s *= 2
             self._change(replace(self._state.expel(), must_replace_client=True))
+
+    def _has_topic(self) -> bool:
+        """False if no subscribed topic exists. Blocks for a request, for at most a second."""
+        try:
+            return not set(self._topics).isdisjoint(self._client.topic_names())
+        except ZKafkaError:
+            return True
 
     def _replace_client(self) -> None:
         """Replace a client that waits for a lost answer, or may send an old commit with the next generation."""

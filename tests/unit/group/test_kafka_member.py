@@ -19,6 +19,7 @@ from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, SubscribePattern
+from pyspark_zkafka.retries import Timing
 from tests.support.eventually import eventually
 from tests.support.options import group_options, kafka_group_options
 
@@ -112,6 +113,32 @@ def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._FINISH_S", 0.0)
     for member in made:
         member.leave()
+
+
+class Clock:
+    """A clock that only a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def without_thread(
+    coordinator: Coordinator, clock: Clock, subscription: Any = TOPIC, is_final: Any = None, **kafka: Any
+) -> KafkaGroupMember:
+    """A joined member whose turns a test takes."""
+    options = group_options("g", membership="kafka", kafka=kafka_group_options(**kafka))
+    member = KafkaGroupMember(options, subscription, coordinator.connect, is_final, Timing(clock))
+    member._start = lambda: None  # type: ignore[method-assign]
+    member.join()
+    return member
+
+
+def take_turn(member: KafkaGroupMember) -> None:
+    """Let the member act once, as its thread does."""
+    member.begin_iteration()
+    member.end_iteration()
 
 
 def assign(coordinator: Coordinator, member: KafkaGroupMember, *partitions: TopicPartition) -> None:
@@ -454,6 +481,7 @@ def test_lost_answer_to_a_join(
     coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client without an assignment is replaced, and the next one after twice the time. An assigned client stays."""
+    coordinator.topics = ["t"]
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._JOIN_S", 0.3)
     began = time.monotonic()
     member = new_member()
@@ -466,15 +494,21 @@ def test_lost_answer_to_a_join(
     assert member.owned().keys() == {T0}
 
 
-def test_join_without_a_topic(
-    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client that waits for its topics is not replaced."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._JOIN_S", 0.2)
-    coordinator.errors.append(UnknownTopic("UNKNOWN_TOPIC", "there is no topic t"))
-    new_member()
-    time.sleep(0.5)
-    assert coordinator.discarded == 0
+@pytest.mark.parametrize(
+    ("exists", "replaced"),
+    [((False, False, False), 0), ((True, False, False), 1), ((False, True, False), 0), ((False, True, True), 1)],
+)
+def test_join_without_topics(coordinator: Coordinator, exists: Collection[bool], replaced: int) -> None:
+    """A client that waits for its topics is not replaced. Once one exists, the client has a minute to join."""
+    clock = Clock()
+    member = without_thread(coordinator, clock, Subscribe(("t", "u")))
+    coordinator.errors.append(UnknownTopic("UNKNOWN_TOPIC", "there is no topic u"))
+    take_turn(member)
+    for is_there in exists:
+        coordinator.topics = ["t"] if is_there else ["v"]
+        clock.now += 61
+        take_turn(member)
+    assert coordinator.discarded == replaced
 
 
 def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
