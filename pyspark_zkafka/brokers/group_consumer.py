@@ -30,7 +30,10 @@ CommitStatus = Literal["done", "again", "fenced"]
 _REBALANCING_CODES = frozenset(
     {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH}
 )
-_FENCED_CODES = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBER_EPOCH, KafkaError.FENCED_INSTANCE_ID})
+# After a fatal error, librdkafka refuses all commits. Only `poll` reports the error itself.
+_FENCED_CODES = frozenset(
+    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBER_EPOCH, KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL}
+)
 _INSTANCE_CODES = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
 _UNSUPPORTED_CODES = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
 # With KIP-848, brokers answer GROUP_ID_NOT_FOUND for a group with members of another protocol that they do not convert.
@@ -113,6 +116,7 @@ class GroupConsumer:
         self._consumer: Consumer | None = None
         self._has_polled_within = False
         self._is_member = False
+        self._fatal: ZKafkaError | None = None
 
     def open(self) -> None:
         """Create the client, which connects in the background. Raises ZKafkaError if librdkafka refuses the properties."""
@@ -148,7 +152,10 @@ class GroupConsumer:
             raise self._of_group(error.args[0]) from error
 
     def poll(self) -> ZKafkaError | None:
-        """Report events, and return the last error of the membership, if any. Does not wait."""
+        """Report events, and return the last error of the membership, if any. Does not wait.
+
+        librdkafka reports a fatal error once, perhaps to `poll_within`. This method returns it from then on.
+        """
         found: ZKafkaError | None = None
         for _ in range(_MOST_EVENTS):
             try:
@@ -161,9 +168,10 @@ class GroupConsumer:
             # Errors of paused partitions do not matter, and librdkafka handles others by rejoining.
             if problem is not None and (problem.fatal() or problem.code() not in _PASSING_CODES):
                 found = self._of_group(problem)
+                self._fatal = self._fatal or (found if _is_fatal(problem) else None)
         if found is None and not self._is_member:
             found = self._reports.refusal(f"joining group {self._group}", REFUSED_FOR_S)
-        return found
+        return self._fatal or found
 
     def poll_within(self) -> None:
         """Poll within a callback of `poll`, for the answers to commits.
@@ -260,7 +268,7 @@ def commit_status(error: KafkaError, group: str, options: KafkaGroupOptions) -> 
 
 def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) -> ZKafkaError:
     """Translate an error of a membership. The code of a fatal one may only say that it is fatal."""
-    is_fatal = error.fatal() or error.code() == KafkaError._FATAL
+    is_fatal = _is_fatal(error)
     text = f"joining group {group}: {error.name()} ({error.str()})"
     code = next((code for name, code in _FATAL_CODES.items() if is_fatal and name in error.str()), error.code())
     if code in _INCONSISTENT_CODES:
@@ -284,6 +292,10 @@ def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) 
     if code in _UNSUPPORTED_CODES or (is_fatal and options.protocol == "consumer"):
         return unsupported_protocol(group, text)
     return from_kafka(error, f"joining group {group}")
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    return bool(error.fatal() or error.code() == KafkaError._FATAL)
 
 
 def unsupported_protocol(group: str, found: str) -> GroupError:

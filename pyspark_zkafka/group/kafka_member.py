@@ -329,12 +329,12 @@ class KafkaGroupMember:
         """Replace a client without an assignment: librdkafka waits for a lost answer for max.poll.interval.ms.
 
         Other members may need as long to rejoin. Each client therefore gets twice the time of the last one. A client
-        joins once one of its topics exists.
+        joins once one of its topics exists, and a failed one is not replaced: a static one would fence its successor.
         """
         now = self._timing.clock()
         if self._state.is_assigned or not self._topics or self._is_consumer_protocol:
             self._join_patience_s, self._lacks_topics = _JOIN_S, False
-        elif now >= self._join_due:
+        elif now >= self._join_due and (self._error is None or self._error.retriable):
             lacked, self._lacks_topics = self._lacks_topics, not self._has_topic()
             if lacked or self._lacks_topics:
                 self._join_due = now + self._join_patience_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,6 +178,7 @@ class TestErrors:
             (KafkaError.UNKNOWN_MEMBER_ID, "fenced"),
             (KafkaError.FENCED_MEMBER_EPOCH, "fenced"),
             (KafkaError.FENCED_INSTANCE_ID, "fenced"),
+            (KafkaError._FATAL, "fenced"),
             (KafkaError.OFFSET_METADATA_TOO_LARGE, "done"),
             (KafkaError.GROUP_AUTHORIZATION_FAILED, "done"),
         ],
@@ -253,6 +255,15 @@ class TestMember:
         member.close()
         member.close()
         assert (events.revocations, len(events.owned)) == ([], 4)
+
+    def test_fatal_error(self, events: Events) -> None:
+        """A fatal error, which librdkafka reports once, is returned by all later polls."""
+        member: Any = GroupConsumer("127.0.0.1:1", connection(), "g", STATIC, events)
+        fatal = KafkaError(KafkaError._FATAL, f"Fatal error: {KafkaError(KafkaError.FENCED_INSTANCE_ID).str()}")
+        reported = [fatal, KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)]
+        messages = [SimpleNamespace(error=lambda error=error: error) for error in reported]
+        member._consumer = SimpleNamespace(poll=lambda timeout_s: messages.pop(0) if messages else None)
+        assert [member.poll().condition for _ in range(2)] == ["INSTANCE_ID_TAKEN"] * 2
 
     @pytest.mark.parametrize("is_closed", [False, True])
     def test_not_open(self, events: Events, is_closed: bool) -> None:

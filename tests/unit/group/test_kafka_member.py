@@ -35,7 +35,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.happens: list[Callable[[KafkaGroupMember], object]] = []
-        self.errors: list[ZKafkaError] = []
+        self.errors: list[ZKafkaError | None] = []
         self.answers: list[Callable[[Mapping[TopicPartition, int]], CommitAnswer]] = []
         self.commits: list[dict[TopicPartition, int]] = []
         self.topics: list[str] = []
@@ -509,6 +509,28 @@ def test_join_without_topics(coordinator: Coordinator, exists: Collection[bool],
         clock.now += 61
         take_turn(member)
     assert coordinator.discarded == replaced
+
+
+def test_fenced_static_member(coordinator: Coordinator) -> None:
+    """A member whose instance id is taken reports it after a refused commit, and does not take the id back."""
+    clock = Clock()
+    member = without_thread(coordinator, clock, instance_id="one")
+    coordinator.topics = ["t"]
+    coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
+    take_turn(member)
+    coordinator.answers.append(lambda offsets: CommitAnswer(offsets, "fenced", AGAIN))
+    coordinator.errors += [None, GroupError("INSTANCE_ID_TAKEN", "another member has it")]
+    commit = member._requests.add_commit({T0: 5}, 0, None, of_group=False)
+    take_turn(member)
+    take_turn(member)
+    assert commit.result(0) == {T0}
+    for _ in range(3):
+        clock.now += 61
+        answer = member._requests.add_rebalance()
+        take_turn(member)
+        with pytest.raises(GroupError, match="INSTANCE_ID_TAKEN"):
+            answer.result(0)
+    assert coordinator.discarded == 0
 
 
 def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
