@@ -1,4 +1,4 @@
-"""Deadlines, retries of transient failures, and clocks for waiting."""
+"""Deadlines, retries of transient failures, clocks for waiting, and limits of warnings that repeat."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_REPEAT_S = 60.0
 _BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -119,3 +120,23 @@ class Deadline:
     def or_sooner(self, other: Deadline) -> Deadline:
         """The earlier of two deadlines."""
         return self if self.at <= other.at else other
+
+
+class OncePerMinute:
+    """Limits warnings to one a minute for each subject. `clock` is monotonic. Two threads may log a subject at once."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._logged: dict[str, float] = {}
+        self._swept_at = float("-inf")
+
+    def is_due(self, subject: str) -> bool:
+        """Return True if the subject was not due within the last minute."""
+        now = self._clock()
+        if now - self._swept_at > _REPEAT_S:
+            kept = {known: at for known, at in list(self._logged.items()) if now - at <= _REPEAT_S}
+            self._logged, self._swept_at = kept, now
+        if subject in self._logged and now - self._logged[subject] <= _REPEAT_S:
+            return False
+        self._logged[subject] = now
+        return True

@@ -181,7 +181,7 @@ class StreamDriver:
         except ZKafkaError as error:
             if not error.retriable:
                 raise
-            self._warnings.warn(f"{listing(sorted(replaced))} cannot be read yet, retrying: {error}")
+            self._warnings.warn("replaced", f"{listing(sorted(replaced))} cannot be read yet, retrying: {error}")
             return None
         self._apply(*check_topics(self._state, current, snapshot, replaced, followed))
         self.commit()
@@ -363,10 +363,8 @@ class StreamDriver:
         """Return the partitions that have a leader, in order. Logs the others."""
         partitions = sorted(owned)
         offline = snapshot.without_leader(partitions)
-        known = [tp for tp in offline if tp in snapshot.states]
-        if known:
-            found = offline_text(known, snapshot)
-            self._warnings.warn(f"{found}. Waiting for a leader, and reading the other partitions")
+        if due := self._warnings.due("offline", [tp for tp in offline if tp in snapshot.states]):
+            _log.warning("%s. Waiting for a leader, and reading the other partitions", offline_text(due, snapshot))
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
@@ -391,7 +389,8 @@ class StreamDriver:
             # Brokers learn of new partitions after ZooKeeper has them.
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
-            self._warnings.warn(f"{listing(sorted(new))} cannot be read yet, retrying: {error}")
+            if due := self._warnings.due("unread", sorted(new)):
+                _log.warning("%s cannot be read yet, retrying: %s", listing(due), error)
             return {}
 
     def _wait_idle(self, finished: StreamOffset, since: float) -> bool:
@@ -437,7 +436,7 @@ def commit_positions(
     try:
         done = session.offsets.commit(ours, proof_of(owner), [tp for tp in ours if state.assigned[tp].resets])
     except PartitionOwned as error:
-        warnings.warn(f"Offsets are not committed: {error}")
+        warnings.warn("owned", f"Offsets are not committed: {error}")
         return state
     except ZKafkaError as error:
         # A topic may have been deleted after the snapshot was read. The coordinator may not know a new topic yet.
@@ -447,11 +446,11 @@ def commit_positions(
         return state
     _note_lost(done.lost, member)
     committed, moved = state.commit({**done.kept, **done.written}, done.mzxids)
-    for tp, offset in moved.items():
-        warnings.warn(
-            f"{tp}: another client has set the group's offset to {offset}, and this query is at "
-            f"{state.assigned[tp].position}. The query continues at the group's offset when it restarts or is assigned the "
-            "partition again"
+    if new := warnings.due("moved", sorted(moved)):
+        _log.warning(
+            "Another client has moved the group's offsets ahead of this query: %s. The query continues at the group's "
+            "offsets when it restarts or is assigned the partitions again",
+            listing(f"{tp} to {moved[tp]} (this query is at {state.assigned[tp].position})" for tp in new),
         )
     return committed
 

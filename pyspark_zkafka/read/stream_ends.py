@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,8 @@ from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession, StreamWa
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership
+
+_log = logging.getLogger(__name__)
 
 _OWN_WAIT_S = 0.2
 _OTHERS_WAIT_S = 1.0
@@ -50,10 +53,11 @@ class StreamEnds:
         """
         epochs: dict[TopicPartition, int] = {}
         found, failed = self._session.log_ends(led, epochs)
-        for tp, error in failed.items():
+        for error in failed.values():
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise error
-            self._warnings.warn(f"{tp} waits for its leader: {error}")
+        if due := self._warnings.due("unanswered", sorted(failed)):
+            _log.warning("Waiting for the leader of %s: %s", listing(due), failed[due[0]])
         if failed:
             self._session.cluster.snapshot(anew=True)
         ends = self._session.retry.ask_again(  # a new leader may report a lower end at first (KAFKA-7703)
@@ -62,8 +66,9 @@ class StreamEnds:
             lambda before: self._after_transactions(self._session.log_ends(before, epochs)[0], state),
         )
         unanswered = self._validate(ends, state.assigned, epochs)
+        if due := self._warnings.due("unvalidated", sorted(unanswered)):
+            _log.warning("%s cannot be validated after an election yet, retrying", listing(due))
         if unanswered:
-            self._warnings.warn(f"{listing(sorted(unanswered))} cannot be validated after an election yet, retrying")
             ends = {tp: end for tp, end in ends.items() if tp not in unanswered}
         return ends, {tp: epochs[tp] for tp in ends.keys() & epochs.keys()}
 
@@ -172,7 +177,7 @@ class FixedEnds:
                 if not failure.retriable:
                     raise
                 error = failure
-                self._warnings.warn(f"The group's offsets or owners cannot be read yet, retrying: {failure}")
+                self._warnings.warn("group", f"The group's offsets or owners cannot be read yet, retrying: {failure}")
         if not own and not others:
             return False
         waited_s = self._clock() - since

@@ -17,7 +17,7 @@ from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, m
 from pyspark_zkafka.model.znodes.groups import owner_path
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.cluster_state import RESTARTED_S, ClusterState
-from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.retries import OncePerMinute, Retry
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.claims import NoOwner, OwnedBy
@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _SAMPLE_S = 3.0
-_REPEAT_S = 60.0
 ANSWER_S = 5.0  # short, so that other partitions need not wait for a leader without an answer
 _UNCLAIMED = Claim("", 0)
 
@@ -260,18 +259,21 @@ class StreamWarnings:
 
     def __init__(self, fail_on_data_loss: bool, clock: Callable[[], float]) -> None:
         self._fail_on_data_loss = fail_on_data_loss
-        self._clock = clock
-        self._warned: dict[str, float] = {}
+        self._limit = OncePerMinute(clock)
         self._complete: ClusterSnapshot | None = None
 
     def lose(self, condition: Condition[DataLoss], text: str) -> None:
         """Raise DataLoss, or, without failOnDataLoss, log a warning."""
         report_data_loss(condition, f"{text}; some records may be lost", fail=self._fail_on_data_loss)
 
-    def warn(self, text: str) -> None:
-        """Log a warning, unless it was logged within the last minute."""
-        if self._is_due(text):
+    def warn(self, subject: str, text: str) -> None:
+        """Log a warning, unless one on the same subject was logged within the last minute."""
+        if self._limit.is_due(subject):
             _log.warning("%s", text)
+
+    def due(self, subject: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions that the caller has to warn of: a warning on the subject names each once a minute."""
+        return [tp for tp in partitions if self._limit.is_due(f"{subject}: {tp}")]
 
     def report_missing(
         self,
@@ -293,17 +295,9 @@ class StreamWarnings:
         missing = missing_topics(subscription, snapshot)
         self._complete = None if missing else snapshot
         fails = may_fail and (read.missing_topics == "fail" or (has_end and read.missing_topics is None))
-        if not missing or not (fails or self._is_due(f"missing: {missing}")):
+        if not missing or not (fails or self._limit.is_due(f"missing: {missing}")):
             return
         error = describe_missing(subscription, missing, names(), may_wait=not fails)
         if fails:
             raise error
         _log.warning("%s: %s", "Topics are left out" if has_end else "Waiting for topics", error)
-
-    def _is_due(self, subject: str) -> bool:
-        """Return True once a minute for each subject of a warning."""
-        now = self._clock()
-        if now - self._warned.get(subject, float("-inf")) <= _REPEAT_S:
-            return False
-        self._warned[subject] = now
-        return True

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic, ZKafkaError
-from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.retries import OncePerMinute, Retry
 
 
 class Flaky:
@@ -80,3 +80,15 @@ def test_answers_that_stay_in_doubt() -> None:
     pauses: list[float] = []
     assert Retry(3, 0.5, pauses.append).ask_again({"a": 1}, lambda *_: True, lambda keys: {"a": 2}) == {"a": 2}
     assert pauses == [0.5] * 3
+
+
+def test_limit_of_warnings() -> None:
+    """A subject is due once a minute. Subjects that were due more than two minutes ago are forgotten."""
+    now = 0.0
+    limit = OncePerMinute(lambda: now)
+    assert [limit.is_due(subject) for subject in "aab"] == [True, False, True]
+    for number in range(1000):
+        now += 1
+        assert limit.is_due(f"offset {number}")
+    assert limit.is_due("a")
+    assert len(limit._logged) <= 121

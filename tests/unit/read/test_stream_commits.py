@@ -145,6 +145,17 @@ def test_moved_offsets(caplog: pytest.LogCaptureFixture) -> None:
     """An offset that another client has moved ahead is kept, with a warning, until the query reaches it."""
     with caplog.at_level(logging.WARNING):
         done = commit(STATE, Session(CommitResult({T1: 7}, kept={T0: 20})))
-    assert "t-0: another client has set the group's offset to 20, and this query is at 5" in caplog.text
+    assert "ahead of this query: t-0 to 20 (this query is at 5). The query continues at" in caplog.text
     assert done.due() == {}
     assert T0 not in done.committed
+
+
+def test_offsets_that_move_with_each_micro_batch(caplog: pytest.LogCaptureFixture) -> None:
+    """Offsets that another client moves again and again are logged in one line, once a minute."""
+    reports = StreamWarnings(True, lambda: 0.0)
+    for ahead in range(20, 30):
+        session: Any = Session(CommitResult(kept={T0: ahead, T1: ahead}))
+        commit_positions(STATE, session, reports)
+    assert [text.partition(": ")[2].partition(". ")[0] for text in caplog.messages] == [
+        "t-0 to 20 (this query is at 5), t-1 to 20 (this query is at 7)"
+    ]

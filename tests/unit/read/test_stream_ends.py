@@ -65,6 +65,18 @@ def test_a_silent_leader() -> None:
     assert session.snapshots == 1
 
 
+def test_causes_that_change(caplog: pytest.LogCaptureFixture) -> None:
+    """Partitions whose leaders do not answer are logged in one line, once a minute, whatever the causes."""
+    ends = StreamEnds(
+        Leaders(*({tp: NoLeader("NO_LEADER", f"cause {n} of {tp}") for tp in (B, A)} for n in range(3))),  # type: ignore[arg-type]
+        StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0),
+        read_committed=False,
+    )
+    for _ in range(3):
+        assert ends.fetch([A, B], StreamState({A: PartitionProgress(5), B: PartitionProgress(5)}))[0] == {}
+    assert caplog.messages == ["Waiting for the leader of t-0, t-1: [NO_LEADER] cause 0 of t-0"]
+
+
 def test_a_refusal() -> None:
     """An error that is not retriable ends the query."""
     with pytest.raises(ZooKeeperRefused):

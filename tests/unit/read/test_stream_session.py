@@ -30,11 +30,24 @@ class Clock:
 
 
 def test_warnings_repeat_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """A text is logged again only after a minute; another text is logged at once."""
-    reports = StreamWarnings(fail_on_data_loss=True, clock=iter([0.0, 59.0, 61.0, 61.0]).__next__)
-    for text in ("no leader", "no leader", "no leader", "no broker"):
-        reports.warn(text)
-    assert [record.message for record in caplog.records] == ["no leader", "no leader", "no broker"]
+    """A subject is logged again only after a minute, whatever its text; another subject is logged at once."""
+    clock = Clock()
+    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: clock.now)
+    for clock.now, subject, text in ((0, "leader", "a"), (59, "leader", "b"), (61, "leader", "c"), (61, "broker", "d")):
+        reports.warn(subject, text)
+    assert [record.message for record in caplog.records] == ["a", "c", "d"]
+
+
+def test_partitions_of_warnings() -> None:
+    """A warning names each partition once a minute."""
+    clock = Clock()
+    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: clock.now)
+    assert reports.due("offline", [T0]) == [T0]
+    clock.now = 30
+    assert reports.due("offline", [T0, T1]) == [T1]
+    assert reports.due("moved", [T0]) == [T0]
+    clock.now = 61
+    assert reports.due("offline", [T0, T1]) == [T0]
 
 
 @pytest.mark.parametrize(("answers", "have_left"), [([False], False), ([True, True, False], False), ([True], True)])
