@@ -17,7 +17,7 @@ from pyspark_zkafka.group.kafka_state import COMMIT_S, CommitQueue, MemberState,
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, Subscription, requested_topics
 from pyspark_zkafka.options.values import GroupOptions
-from pyspark_zkafka.retries import Timing
+from pyspark_zkafka.retries import OncePerMinute, Timing
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class KafkaGroupMember:
         self._final_at = -1
         self._has_joined = False
         self._error: ZKafkaError | None = None
-        self._warned: set[str] = set()
+        self._limit = OncePerMinute(self._timing.clock)
         self._stall_s = self._patience_s = stall_s(options)
         self._unsettled = -1, 0.0
         self._must_rejoin = False
@@ -210,7 +210,7 @@ class KafkaGroupMember:
         try:
             is_final = self._is_final(self.consumer, self.owned().keys(), self._topics)
         except ZKafkaError as error:
-            self._warn(f"the coordinator does not describe the group: {error}")
+            self._warn("the coordinator does not describe the group", error)
             if error.retriable:
                 return False
             is_final = True
@@ -322,7 +322,7 @@ class KafkaGroupMember:
             return
         self._error = error
         if error.retriable:
-            self._warn(f"retrying: {error}")
+            self._warn("retrying", error)
         self._changed.set()
 
     def _check_join(self) -> None:
@@ -478,11 +478,10 @@ class KafkaGroupMember:
             self._final_at = state.rebalances
         self._changed.set()
 
-    def _warn(self, text: str) -> None:
-        """Log each text once."""
-        if text not in self._warned:
-            self._warned.add(text)
-            _log.warning("%s: %s", self._name, text)
+    def _warn(self, subject: str, error: ZKafkaError | None = None) -> None:
+        """Log a warning, once a minute for each subject."""
+        if self._limit.is_due(subject):
+            _log.warning("%s: %s", self._name, subject if error is None else f"{subject}: {error}")
 
     @property
     def _name(self) -> str:

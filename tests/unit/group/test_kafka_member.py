@@ -354,6 +354,17 @@ def test_passing_errors(coordinator: Coordinator, new_member: Callable[..., Any]
     assert member.rebalance().keys() == {T0}
 
 
+def test_outages_are_logged(coordinator: Coordinator, caplog: pytest.LogCaptureFixture) -> None:
+    """An error that is retried is logged once a minute, whatever its cause, and again in a later outage."""
+    clock = Clock()
+    member = without_thread(coordinator, clock)
+    for clock.now in (0, 1, 2, 1_000_000):
+        coordinator.errors.append(BrokersUnavailable("BROKERS_UNAVAILABLE", f"broken at {clock.now}"))
+        take_turn(member)
+    logged = [text for text in caplog.messages if "retrying" in text]
+    assert logged == [f"a member of group g: retrying: [BROKERS_UNAVAILABLE] broken at {at}" for at in (0, 1_000_000)]
+
+
 def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that the coordinator refuses in several checks raises the error."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
