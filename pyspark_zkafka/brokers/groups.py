@@ -409,7 +409,7 @@ class GroupAdmin(KafkaAdmin):
         return failed
 
     def _wait_for_coordinator(self, group: str, partitions: Collection[TopicPartition]) -> None:
-        with KafkaGroupOffsets(self._servers, self._config, group) as consumer:
+        with KafkaGroupOffsets(self._servers, self._config, group, self._timeout_s) as consumer:
             self._patiently(lambda: consumer.committed(partitions))
 
     def _patiently(self, call: Callable[[], T]) -> T:

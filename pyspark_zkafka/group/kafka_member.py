@@ -265,11 +265,11 @@ class KafkaGroupMember:
         self._check_join()
         self._replace_client()
         self._send_commits()
-        self._check_admission()
         if self._requests.has_rebalances:
             owned, error = self.owned(), self._error
             self._reading = frozenset(owned)
             self._requests.answer_rebalances(owned, None if error is None or error.retriable else error)
+        self._check_admission()
 
     def end(self) -> None:
         """Leave the group, and refuse all requests. Blocks for long without a coordinator."""
@@ -379,12 +379,14 @@ class KafkaGroupMember:
             self._client.commit(step.send)
 
     def _check_admission(self) -> None:
-        """Without an assignment, check whether the coordinator has admitted the member and assigns it nothing (KIP-848)."""
-        now, admission = self._timing.clock(), self._state.admission
+        """Without an assignment, check whether the coordinator has admitted the member and assigns it nothing (KIP-848).
+
+        Blocks for some seconds without a coordinator. `rebalance` waits longer than that for its answer.
+        """
+        admission = self._state.admission
         is_needed = not self._state.is_assigned and self._is_consumer_protocol and bool(self._topics)
-        if is_needed and now < admission.check_at:
+        if is_needed and self._timing.clock() < admission.check_at:
             return
-        admission = admission.postpone(now)
         if is_needed and self._is_final is not None:
             self.consumer = self._client.member_id
             try:
@@ -397,7 +399,7 @@ class KafkaGroupMember:
                 admission, is_reported = admission.fail(error)
                 if is_reported:
                     self._note_error(error)
-        self._state = replace(self._state, admission=admission)
+        self._state = replace(self._state, admission=admission.postpone(self._timing.clock()))
 
     def handle(self, event: GroupEvent) -> None:
         """Handle an event of the client, within its `poll`. Blocks while a revocation waits."""

@@ -24,6 +24,7 @@ Membership: TypeAlias = GroupMember | KafkaGroupMember
 """A member of a group, from `join` to `leave`."""
 _WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
 _SHOWN = 3
+_CHECK_MS = 4000  # the member's thread answers no request meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,14 @@ class KafkaJoin:
         )
 
     def is_final(self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:
-        """True if the coordinator has nothing more to assign to the member. Blocks for some requests.
+        """True if the coordinator has nothing more to assign to the member. Blocks for some requests, at most 4 s for each.
 
         Raises GROUP_PROTOCOL_UNSUPPORTED if the coordinator does not know a member by KIP-848: brokers before 4.0 do not
         answer it at all. Raises BrokersUnavailable without a coordinator.
         """
-        name = self.options.name
-        with GroupAdmin.of(self.connection, self.servers()) as admin:
+        name, kafka = self.options.name, self.connection.kafka
+        timeout_ms = min(_CHECK_MS, int(kafka.get("socket.timeout.ms", _CHECK_MS)))
+        with GroupAdmin(self.servers(), {**kafka, "socket.timeout.ms": timeout_ms}) as admin:
             if not admin.has_coordinators(name):
                 raise BROKERS_UNAVAILABLE(
                     f"joining group {name}: there is no __consumer_offsets, so that no broker coordinates the group; the "

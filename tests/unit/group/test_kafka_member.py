@@ -381,6 +381,24 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
     assert looks[:3] == ["c-1"] * 3
 
 
+def test_coordinator_that_does_not_answer(coordinator: Coordinator) -> None:
+    """A check that waits for the coordinator delays no rebalance taken before it, and the next check comes later."""
+    clock, asked = Clock(), []
+
+    def is_final(*_: object) -> bool:
+        asked.append((clock.now, answer.done()))
+        clock.now += 4.5
+        raise AGAIN
+
+    member = without_thread(coordinator, clock, is_final=is_final, protocol="consumer")
+    for _ in range(5):
+        clock.now += 1
+        answer = member._requests.add_rebalance()
+        take_turn(member)
+        assert answer.result(0) == {}
+    assert asked == [(2, True), (8.5, True)]
+
+
 def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member for which the coordinator has no partitions is settled."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
