@@ -119,10 +119,14 @@ class StreamState:
         found: Mapping[TopicPartition, PartitionProgress],
         topics: Mapping[str, Topic],
     ) -> StreamState:
-        """Return the state with newly assigned partitions. `topics` are the present ones."""
+        """Return the state with newly assigned partitions. `topics` are the present ones.
+
+        Forgets what this run committed in a partition if another member has committed there since.
+        """
         identities = {tp.topic: TopicIdentity.of(topics[tp.topic]) for tp in found if tp.topic in topics}
         state = self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
-        return replace(state, newly_assigned={**self.newly_assigned, **identities})
+        ours = {tp: last for tp, last in self.committed.items() if tp not in found or found[tp].committed == last}
+        return replace(state, committed=ours, newly_assigned={**self.newly_assigned, **identities})
 
     def start(self, starts: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         """Return the state at the starts that the group has committed. Nothing has been read of these partitions."""

@@ -11,7 +11,7 @@ from pyspark_zkafka.conditions import PARTITIONS_GONE
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
 from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.model.resumption import StoredOffset, resume
 from pyspark_zkafka.read.stream_planner import (
     Loss,
     PartitionProgress,
@@ -85,6 +85,19 @@ class TestState:
         assert before.revoke(owned) is before
         assert set(before.revoke({T0: owned[T0], T1: Claim("c-0", 2)}).assigned) == {T0}
         assert before.revoke({}).assigned == {}
+
+    @pytest.mark.parametrize(("ours", "theirs"), [((20, 8), (50, 12)), ((20, 8), (20, 12)), ((20, None), (50, None))])
+    def test_offset_of_another_member(self, ours: tuple[int, int | None], theirs: tuple[int, int | None]) -> None:
+        """A partition that another member has committed keeps its offset in the checkpoint, not this run's last one."""
+        before = replace(state(), committed={T0: StoredOffset(*ours), T1: StoredOffset(7)})
+        after = before.assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(50, StoredOffset(*theirs))}, {})
+        assert after.committed == {T1: StoredOffset(7)}
+        finished = after.assigned[T0].planned_range(60)
+        idle = after.finish({T0: finished}).revoke({}).idle_range(T0, finished)
+        assert idle == Range(60, 60, *theirs)
+        assert resume(idle, StoredOffset(*theirs)).position == 60
+        again = before.assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(20, StoredOffset(*ours))}, {})
+        assert again.committed == before.committed
 
     def test_start(self) -> None:
         """The start that the group has committed replaces the query's own, if the partition is still assigned."""
