@@ -149,15 +149,28 @@ def _read_assignment(option: str, text: str) -> Assign:
 
 
 def _json_object(option: str, text: str, form: str) -> dict[str, object]:
-    """Read a JSON object that has topics as keys and is not empty."""
+    """Read a JSON object that has topics as keys and is not empty. Refuses repeated keys: Spark drops all but the last."""
+
+    def with_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for key, value in pairs:
+            if key in found:
+                raise _repeated(option, repr(key[:_SHOWN_CHARACTERS]))
+            found[key] = value
+        return found
+
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=with_unique_keys)
     except (ValueError, RecursionError):
         raise _malformed(option, text, form) from None
     if not isinstance(found, dict) or not found:
         raise _malformed(option, text, form)
     _require_topic_names(option, found)
     return found
+
+
+def _repeated(option: str, name: object) -> OptionError:
+    return INVALID_OPTION(f"{option} names {name} more than once; name each topic and each partition once")
 
 
 def _malformed(option: str, text: str, form: str) -> OptionError:
@@ -256,7 +269,10 @@ def _by_partition(
         if not is_partition or value is None:
             found = {}
             break
-        found[TopicPartition(topic, int(partition))] = value
+        place = TopicPartition(topic, int(partition))
+        if place in found:
+            raise _repeated(option, place)
+        found[place] = value
     if not found:
         try:
             shown = json.dumps({topic: given})

@@ -98,6 +98,27 @@ def test_bad_offsets_are_refused(kind: Kind, text: str, says: str) -> None:
     assert says in str(caught.value)
 
 
+@each(
+    ("kind", "text", "name"),
+    [
+        (PARTITIONS, '{"a": [0], "a": [1]}', "'a'"),
+        (OFFSETS_TO_COMMIT, '{"a": {"0": 1}, "b": {"0": 1}, "a": {"1": 1}}', "'a'"),
+        (STARTING_OFFSETS, '{"a": {"0": 1, "0": 2}}', "'0'"),
+        (STARTING_OFFSETS, '{"a": {"0": 1, "00": 2}}', "a-0"),
+        (TIMESTAMPS, '{"a": {"1": 1, "01": 1}}', "a-1"),
+    ],
+)
+def test_repeated_names_are_refused(kind: Kind, text: str, name: str) -> None:
+    """A topic or partition that is named twice is refused: it is not known which value counts."""
+    with pytest.raises(OptionError, match=rf"^\[INVALID_OPTION\] o names {name} more than once; name each topic"):
+        kind.read("o", text)
+
+
+def test_leading_zeros() -> None:
+    """A partition may have leading zeros, as for Spark's own source."""
+    assert OFFSETS_TO_COMMIT.read("o", '{"a": {"00": 7}}') == {A0: 7}
+
+
 def test_timestamps_are_parsed() -> None:
     """Milliseconds by partition become positions in time."""
     spec = TIMESTAMPS.read("t", '{"a": {"0": 0, "1": 1700000000000}, "b": {"0": 9223372036854775807}}')
