@@ -40,6 +40,7 @@ _BROKER = re.compile(
 )
 """What librdkafka takes as the address of a broker: also with a protocol, without a port, or of IPv6."""
 _PORTS = range(1, 65_536)
+_MOST_MS = 2**31 - 1  # clients wait for 24 days at most
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
 _HOST_NAME_CHECK = "zookeeper.ssl.endpoint.identification.algorithm"
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
@@ -161,9 +162,9 @@ def read_options(
         min_records=given.value("minRecordsPerPartition"),
         include_headers=given.value("includeHeaders"),
         push_filters=given.value("pushFilters"),
-        poll_timeout_ms=given.value("kafkaConsumer.pollTimeoutMs"),
+        poll_timeout_ms=min(given.value("kafkaConsumer.pollTimeoutMs"), _MOST_MS),
         retries=given.value("fetchOffset.numRetries"),
-        retry_interval_ms=given.value("fetchOffset.retryIntervalMs"),
+        retry_interval_ms=min(given.value("fetchOffset.retryIntervalMs"), _MOST_MS),
         skip_offline=given.value("offlinePartitions"),
         client_group=given.text("kafka.group.id") or given.value("groupIdPrefix"),
         formats=None,

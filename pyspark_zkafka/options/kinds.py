@@ -33,15 +33,15 @@ class Kind:
     read: Callable[[str, str], Any]
 
 
-def integer(at_least: int, unit: str = "") -> Kind:
-    """A whole number of at most 18 digits, with a lower bound and a unit."""
+def integer(at_least: int, unit: str = "", at_most: int = 2**63 - 1) -> Kind:
+    """A whole number with bounds and a unit. By default it has 64 bits, as in Spark's own source."""
 
     def read(_: str, value: str) -> int:
-        if re.fullmatch(r"[+-]?[0-9]{19,}", value):
-            raise ValueError(f"a whole number of at most 18 digits, {at_least} or more")
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value) or int(value) < at_least:
-            raise ValueError(f"a whole number, {at_least} or more")
-        return int(value)
+        if re.fullmatch(r"[+-]?[0-9]{1,19}", value) and at_least <= int(value) <= at_most:
+            return int(value)
+        is_large = re.fullmatch(r"[+]?[0-9]{19,}", value) is not None
+        bounds = f" from {at_least} to {at_most}" if is_large else f", {at_least} or more"
+        raise ValueError(f"a whole number{bounds}")
 
     bound = "> 0" if at_least == 1 else f">= {at_least}"
     return Kind(f"integer {bound}" + (f", {unit}" if unit else ""), read)

@@ -441,7 +441,7 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "batchId",
-        integer(0),
+        integer(0, at_most=10**18 - 1),
         _WRITE,
         "Number of a named exactly-once batch write, of at most 18 digits, the same when the write is repeated; in "
         "foreachBatch, the number that Spark passes to the function. Set it, or leave it out, only while no micro-batch or "

@@ -39,6 +39,7 @@ def test_forms(kind: Kind, form: str) -> None:
     ("kind", "written", "value"),
     [
         (integer(1), "+7", 7),
+        (integer(1), "9223372036854775807", 2**63 - 1),
         (BOOLEAN, "TRUE", True),
         (DURATION, "15m", 900_000),
         (text(), "a b", "a b"),
@@ -56,6 +57,9 @@ def test_reading(kind: Kind, written: str, value: object) -> None:
     ("kind", "written", "expected"),
     [
         (integer(1), "0", "^a whole number, 1 or more$"),
+        (integer(1), "-9223372036854775809", "^a whole number, 1 or more$"),
+        (integer(1), "9223372036854775808", "^a whole number from 1 to 9223372036854775807$"),
+        (integer(1), "1" + "0" * 30, "^a whole number from 1 to 9223372036854775807$"),
         (BOOLEAN, "yes", "^true or false$"),
         (RESET_POLICY, "none", r"^earliest \(smallest\), latest \(largest\) or error$"),
         (DURATION, "soon", "^a duration such as"),

@@ -23,6 +23,7 @@ def reader(**options: str) -> ZKafkaStreamReader:
     [
         ({}, ReadAllAvailable()),
         ({"maxOffsetsPerTrigger": "500"}, ReadMaxRows(500)),
+        ({"maxOffsetsPerTrigger": "9223372036854775807"}, ReadMaxRows(2**63 - 1)),
         ({"maxBytesPerTrigger": "1000"}, ReadMaxRows(2**63 - 1)),
         ({"minOffsetsPerTrigger": "500"}, ReadMaxRows(2**63 - 1)),
     ],
