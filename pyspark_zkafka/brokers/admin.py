@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewPartitions, NewTopic
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient, shared_properties
@@ -192,6 +192,8 @@ class KafkaAdmin(AdminRequests):
     ) -> dict[TopicPartition, int]:
         """The offset at each position. -1 if there is no record at or after a timestamp.
 
+        -1 as well if the topic's format, of before Kafka 0.10, has no timestamps. Java's consumer does the same.
+
         Sends one request to each leader, or one per 1,000 partitions, all at the same time. `timeout_s` can shorten the
         time-out of a request.
         """
@@ -314,10 +316,12 @@ class KafkaAdmin(AdminRequests):
 
     def _info(self, partition: TopicPartition, position: Position, future: Future[Any], timeout_s: float) -> Any:
         doing = f"listing the offsets of {partition}"
-        if future.done() and future.exception() is None:
-            info = future.result()
-        else:
-            info = self._call(doing, lambda _: self._result(doing, future))
+        try:
+            info = future.result() if future.done() else self._result(doing, future)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                return ListOffsetsResultInfo(-1, -1, -1)
+            raise self._error(error, doing) from error
         # librdkafka returns no error, but an offset of -1001, for a leader that did not answer while others did.
         if info.offset < -1:
             self._admin().poll(0)

@@ -161,7 +161,10 @@ def resolve_ranges(
         # The answer is -1 if the record is after an open transaction, or arrives later: the range then starts at the end.
         ends = logs.list_offsets(dict.fromkeys(partitions, LATEST))
         found = logs.list_offsets(dict.fromkeys(partitions, AtTimestamp(pushed.since_ms)))
-        first_since = {tp: ends[tp] if first < 0 else first for tp, first in found.items()}
+        late = [tp for tp, first in found.items() if first < 0]
+        # It is also -1 if records without timestamps, from before Kafka 0.10, hide the later ones from the broker.
+        dated = logs.list_offsets(dict.fromkeys(late, AtTimestamp(0))) if late else {}
+        first_since = {tp: ends[tp] if first < 0 else first for tp, first in found.items() if dated.get(tp, 0) >= 0}
     return [pushed.cut(r, first_since) for r in resolution.ranges]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Node, TopicPartitionInfo, Uuid
+from confluent_kafka import KafkaError, KafkaException, Node, TopicPartitionInfo, Uuid
 
 from pyspark_zkafka.brokers.admin import (
     KafkaAdmin,
@@ -94,6 +95,19 @@ def test_timestamps_before_kafka_0_10_1(
     assert found == ({} if is_refused else {T0: offset})
     assert list(failed) == ([T0] if is_refused else [])
     assert all("The leader of t-0 does not find records by their time" in str(error) for error in failed.values())
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_format_without_timestamps(servers: str, monkeypatch: pytest.MonkeyPatch, is_done: bool) -> None:
+    """In a topic whose format has no timestamps, no record is at or after a time."""
+    refused = KafkaException(KafkaError(KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT))
+    with KafkaAdmin(servers, {}) as admin:
+        answer: Future[Any] = Future()
+        monkeypatch.setattr(admin, "_list_offsets", lambda positions, timeout_s: dict.fromkeys(positions, answer))
+        monkeypatch.setattr(admin, "_result", lambda doing, future: future.set_exception(refused) or future.result())
+        if is_done:
+            answer.set_exception(refused)
+        assert admin.list_offsets({T0: AtTimestamp(7)}) == {T0: -1}
 
 
 @pytest.mark.parametrize(("read_committed", "ends"), [(False, {}), (True, {T0: 5})])

@@ -405,3 +405,13 @@ def test_pushed_timestamp_after_an_open_transaction() -> None:
     read = options(endingOffsets='{"t": {"0": 100}}')
     pushed = PushedFilters(since_ms=60)
     assert resolve_ranges(read, [T[0]], OpenTransaction(), {}, ONCE, pushed) == [OffsetRange(T[0], 50, 100)]
+
+
+def test_pushed_timestamp_in_an_old_log() -> None:
+    """A log that starts with records without timestamps is read as a whole: brokers may miss its later records."""
+
+    class OldLog(Logs):
+        def _offset(self, position: Position) -> int:
+            return -1 if isinstance(position, AtTimestamp) else super()._offset(position)
+
+    assert resolve_ranges(options(), [T[0]], OldLog(), {}, ONCE, PushedFilters(since_ms=60)) == [OffsetRange(T[0], 10, 100)]
