@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 512, EMPTY_ITEMS = 256, BLANKS = 1 << 22, BLANKS_PER_BYTE = 128, OK = 0, FAILED = 1 };
+enum { MOST_DEPTH = 512, EMPTY_ITEMS = 256, OK = 0, FAILED = 1 };
 
 static const int64_t DAY_NS = 86400000000000;
 
@@ -30,7 +30,6 @@ struct avro {
     const uint8_t *start, *at, *end; /* the payload */
     int64_t first_rows;              /* initial room of a column, in rows */
     int64_t empty_items;             /* how many more items without bytes the record may have */
-    int64_t blanks;                  /* how many more nulls, and fields of null structs; checked after items alone */
     int32_t depth;
     bool no_memory;
     struct zkafka_avro_flaw *flaw;
@@ -85,7 +84,6 @@ static inline void end_valid(struct column *column) {
 /* Appends null, or zero or an empty value if `is_valid`. The fields of a null struct are valid: they may not be nullable. */
 static int append_blank(struct avro *avro, struct column *column, bool is_valid) {
     if (!make_room(avro, column)) return FAILED;
-    avro->blanks--;
     int64_t row = column->rows;
     if (has_offsets(column))
         column->offsets[row + 1] = column->offsets[row];
@@ -319,11 +317,8 @@ static int read_blocks(struct avro *avro, const struct zkafka_avro_node *node, s
         int64_t most = node->number ? avro->empty_items : avro->end - avro->at;
         if (count > most) return flawed(avro, AVRO_ITEMS, at, count);
         if (node->number) avro->empty_items -= count;
-        for (int64_t i = 0; i < count; i++) {
+        for (; count; count--)
             if (read_item(avro, node, items)) return FAILED;
-            /* A byte of an item may be a null struct of thousands of fields. */
-            if (avro->blanks < 0) return flawed(avro, AVRO_ITEMS, at, count);
-        }
         if (block_end && avro->at != block_end) return flawed(avro, AVRO_BLOCK, at, avro->at - block_end);
     }
 }
@@ -446,7 +441,6 @@ static int decode_row(struct avro *avro, const uint8_t *data, int64_t size, int6
     int failed;
     avro->start = data, avro->end = data + size, avro->at = data + (size < skip ? 0 : skip);
     avro->empty_items = EMPTY_ITEMS + size;
-    avro->blanks = BLANKS + BLANKS_PER_BYTE * size;
     if (size < skip)
         failed = flawed(avro, AVRO_CUT, data, skip);
     else if (!(failed = run_number(avro, 0)) && avro->at != avro->end)

@@ -201,7 +201,7 @@ enum {
     AVRO_UNKNOWN_SYMBOL, /* a symbol that the reader's schema lacks */
     AVRO_BRANCH,         /* branch `found` of a union with fewer branches */
     AVRO_UNKNOWN_BRANCH, /* a branch that the reader's schema lacks */
-    AVRO_ITEMS,          /* more items than the payload can have, or too many null structs in them */
+    AVRO_ITEMS,          /* more items than the payload can have */
     AVRO_BLOCK,          /* a block with `found` bytes more than its stated size */
     AVRO_DIGITS,         /* a decimal beyond the precision */
     AVRO_TIME,           /* a time beyond 64 bits */

@@ -383,22 +383,6 @@ def test_empty_items() -> None:
     assert "items" in reason(schema, b"\x06" + b"\x80\x02\x00" * 3 + b"\x00")
 
 
-def test_null_structs() -> None:
-    """The payload's size limits null structs in arrays and maps, since each takes the memory of all its fields."""
-    wide = record(*((f"f{i}", "long") for i in range(1000)), name="Wide")
-    few, many = (lambda item: b"\x64" + 50 * item + b"\0"), (lambda item: b"\x80\x7d" + 8000 * item + b"\0")
-    for schema, item in (
-        ({"type": "array", "items": ["null", wide]}, b"\0"),
-        ({"type": "array", "items": ["int", wide]}, b"\0\2"),
-        ({"type": "map", "values": ["null", wide]}, b"\2k\0"),
-    ):
-        assert len(value(schema, schema, few(item))) == 50
-        assert "the array or map at byte 0 has 8000 items, too many for" in reason(schema, many(item))
-    narrow = record(*((f"f{i}", "long") for i in range(100)), name="Narrow")
-    schema = {"type": "array", "items": ["null", narrow]}
-    assert value(schema, schema, many(b"\0")) == [None] * 8000
-
-
 def test_small_schema_of_a_large_type() -> None:
     """A schema whose records repeat each other millions of times is compiled, and its values are skipped at once."""
     schema: Any = record(name="R0")
