@@ -40,7 +40,6 @@ _log = logging.getLogger(__name__)
 
 _UNANSWERED = "BROKERS_UNAVAILABLE"
 _PAUSE_S = 0.1
-_MOST_LEARNED = 50  # one after the other; more topics are requested together with all others
 _INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 _REFUSED_TOPIC_CODES = frozenset(
     {
@@ -275,16 +274,21 @@ class KafkaAdmin(AdminRequests):
         return {tp: named if tp.topic == topic else error for tp, error in failed.items()}
 
     def _warm_up(self, topics: Collection[str]) -> None:
-        """Have the client cache the metadata of topics before it lists their offsets, as it else looks up their leaders.
+        """Request the metadata of topics, which the client caches, before it lists their offsets.
 
-        This lookup may stall for up to three seconds with a new client. It also crashes the process if other metadata
-        arrive meanwhile: librdkafka's thread then frees the lookup that this thread has not finished yet. Blocks for at
-        most a second if the brokers do not answer. See `pyspark_zkafka.brokers.clients`.
+        Otherwise it looks up the leaders. This may stall for up to three seconds with a new client. It may also crash the
+        process if other metadata arrive at that moment: librdkafka's thread then frees the lookup that this thread has not
+        finished. Blocks for at most two seconds. See `pyspark_zkafka.brokers.clients`.
         """
         unknown = sorted(set(topics).difference(self._learned))
+        if not unknown or not self._learn(unknown[0], timeout_s=INTRODUCTION_S):
+            return
+        try:
+            self._described(self._admin(), unknown[1:], INTRODUCTION_S)
+        except (KafkaException, ZKafkaError) as error:
+            _log.info("Metadata could not be requested in advance: %s", error)
+            return
         self._learned.update(unknown)
-        requests = [(topic,) for topic in unknown] if len(unknown) <= _MOST_LEARNED else [()]
-        all(self._learn(*request, timeout_s=INTRODUCTION_S) for request in requests)
 
     def _ask_leaders(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
@@ -333,12 +337,14 @@ class KafkaAdmin(AdminRequests):
         return info
 
     def _describe(self, names: Collection[str]) -> dict[str, Any]:
-        if not names:
-            return {}
-        doing = f"describing topic {next(iter(names))}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-        return self._ask_controller(doing, lambda client, timeout_s: self._described(client, names, timeout_s))
+        doing = f"describing topic {next(iter(names), '')}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        found = self._ask_controller(doing, lambda client, timeout_s: self._described(client, names, timeout_s))
+        self._learned.update(found)
+        return found
 
     def _described(self, client: AdminClient, names: Collection[str], timeout_s: float) -> dict[str, Any]:
+        if not names:
+            return {}
         futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         found: dict[str, Any] = {}
         for name, future in futures.items():

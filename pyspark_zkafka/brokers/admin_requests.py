@@ -51,7 +51,7 @@ class AdminRequests:
         self._opened = ExitStack()
         self._clients = ExitStack()
         self._client: AdminClient | None = None
-        self._learned: set[str] = set()  # topics of which this client has requested the metadata
+        self._learned: set[str] = set()  # topics whose metadata this client has received
         self._reports = ErrorReports()
 
     def __enter__(self) -> Self:

@@ -69,6 +69,10 @@ class Ledger:
         keys = [key_of(self.name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
 
+    def present_entry(self, slot: int) -> Entry | None:
+        """A slot's last entry of a complete transaction, without waiting for an open one."""
+        return replace(self, waits=False).entry(slot)
+
     def entries(self) -> dict[int, Entry]:
         """The last entry of each slot."""
         return newest(e for group in self._all_groups() for e in self._entries(str(group), self._partitions_of(group)))

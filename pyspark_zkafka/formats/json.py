@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import (
     BINARIES,
@@ -385,6 +385,7 @@ class JsonEncoder:
         return documents
 
     def _validate(self, document: bytes) -> None:
+        from jsonschema.exceptions import UnknownType
         from referencing.exceptions import Unresolvable
 
         try:
@@ -392,8 +393,10 @@ class JsonEncoder:
                 for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
                     if error.instance is None or self._doubtful is not _NULLS:
                         raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
-        except (RecursionError, re.error, Unresolvable) as exc:
+        except (RecursionError, re.error) as exc:
             raise ValueError(f"the schema cannot validate it: {exc}") from exc
+        except (Unresolvable, UnknownType, AttributeError) as exc:  # a reference, or the schema itself
+            raise INVALID_SCHEMA(f"The JSON schema cannot validate rows: {exc}. Correct the schema") from exc
 
 
 def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:

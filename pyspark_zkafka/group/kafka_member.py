@@ -30,6 +30,7 @@ _CLOSE_S = 4.0
 _MARGIN_S = 15.0
 _JOIN_S = 60.0
 _POLL_S = 0.2
+_CHECK_S = 4.0  # below the pause after which ownership counts as doubtful
 _SHOWN = 8
 _NOT_FINAL = "the assignment is not final: the group rebalances, or leaves partitions without an owner"
 _UNASSIGNED = (
@@ -53,7 +54,8 @@ class KafkaGroupMember:
     connect : callable
         Makes a client that calls back with events. Called again to replace a client with unanswered commits.
     is_final : callable, optional
-        Asks the coordinator whether the assignment is final, given the member's id, owned partitions and topics. Blocks.
+        Asks the coordinator whether the assignment is final, given the member's id, owned partitions and topics, and
+        perhaps the time-out of a request in seconds. Blocks.
         Raises for a member that the coordinator does not admit. None if every assignment is final.
     """
 
@@ -62,7 +64,7 @@ class KafkaGroupMember:
         options: GroupOptions,
         subscription: Subscription,
         connect: Callable[[Callable[[GroupEvent], None]], GroupConsumer],
-        is_final: Callable[[str, Collection[TopicPartition], Collection[str]], bool] | None = None,
+        is_final: Callable[..., bool] | None = None,
         timing: Timing | None = None,
     ) -> None:
         self.group = options.name
@@ -390,7 +392,7 @@ class KafkaGroupMember:
         if is_needed and self._is_final is not None:
             self.consumer = self._client.member_id
             try:
-                if self._is_final(self.consumer, self._state.claims.keys(), self._topics):
+                if self._is_final(self.consumer, self._state.claims.keys(), self._topics, _CHECK_S):
                     self._state = replace(self._state, is_assigned=True, is_member=True)
                     self._final_at = self._state.rebalances
                 admission = replace(admission, failures=0)

@@ -24,7 +24,6 @@ Membership: TypeAlias = GroupMember | KafkaGroupMember
 """A member of a group, from `join` to `leave`."""
 _WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
 _SHOWN = 3
-_CHECK_MS = 4000  # the member's thread answers no request meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +64,21 @@ class KafkaJoin:
             self.is_final if kafka.is_incremental or kafka.instance_id else None,
         )
 
-    def is_final(self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:
-        """True if the coordinator has nothing more to assign to the member. Blocks for some requests, at most 4 s for each.
+    def is_final(
+        self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str], timeout_s: float | None = None
+    ) -> bool:
+        """True if the coordinator has nothing more to assign to the member. Blocks for some requests.
+
+        `timeout_s` can shorten the time-out of a request.
 
         Raises GROUP_PROTOCOL_UNSUPPORTED if the coordinator does not know a member by KIP-848: brokers before 4.0 do not
         answer it at all. Raises BrokersUnavailable without a coordinator.
         """
         name, kafka = self.options.name, self.connection.kafka
-        timeout_ms = min(_CHECK_MS, int(kafka.get("socket.timeout.ms", _CHECK_MS)))
-        with GroupAdmin(self.servers(), {**kafka, "socket.timeout.ms": timeout_ms}) as admin:
+        if timeout_s is not None:
+            timeout_ms = int(timeout_s * 1000)
+            kafka = {**kafka, "socket.timeout.ms": min(timeout_ms, int(kafka.get("socket.timeout.ms", timeout_ms)))}
+        with GroupAdmin(self.servers(), kafka) as admin:
             if not admin.has_coordinators(name):
                 raise BROKERS_UNAVAILABLE(
                     f"joining group {name}: there is no __consumer_offsets, so that no broker coordinates the group; the "

@@ -135,12 +135,12 @@ def _registry(given: OptionParser) -> RegistryOptions | None:
     matches = [_ADDRESS.fullmatch(url) for url in found]
     parts = [part for part in matches if part is not None and 0 < int(part["port"] or 1) <= _LAST_PORT]
     urls = tuple(part["scheme"] + part["place"] for part in parts)
-    logins = {part["login"] for part in parts}
-    in_urls = next((unquote(login) for login in logins if login is not None), None)
+    logins = {None if part["login"] is None else unquote(part["login"]) for part in parts}
+    in_urls = next((login for login in logins if login is not None), None)
     given.refuse_if(
         given.has(_URL) and (not urls or len(urls) < len(found)),
         f"{_URL} is malformed; expected http(s)://host:port[/path][,...], without a query and with a port of 1 to "
-        f"{_LAST_PORT}; write / and @ in a password as %2F and %40",
+        f"{_LAST_PORT}; percent-encode / @ ? # and , in a password",
     )
     given.refuse_if(
         in_urls is not None and len(logins) > 1,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from functools import cache, partial
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import (
@@ -182,7 +182,7 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
     """
     found = bootstrap_servers.split(",")
     has_too_many = options.connection.bootstrap_servers is None and len(found) > _MOST_SERVERS
-    some = ",".join(found[:: math.ceil(len(found) / _MOST_SERVERS)])
+    some = ",".join(Random(0).sample(found, _MOST_SERVERS) if has_too_many else found)  # in all racks, by chance
 
     @cache
     def servers(leaders: tuple[str, ...]) -> str:

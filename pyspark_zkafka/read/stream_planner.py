@@ -162,14 +162,16 @@ class StreamState:
         """Return the state after a commit, and the offsets that another client has committed ahead of our positions.
 
         `stored` has the group's present offsets, and `mzxids` the ``mzxid`` of the znodes that this commit wrote. An equal
-        offset that was there before is an earlier commit whose answer was lost.
+        offset that was there before is an earlier commit whose answer was lost. An offset that was adopted from another
+        member stays that member's, although it is committed again to outlast its retention.
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
         done = {tp: StoredOffset(offset, mzxids.get(tp)) for tp, offset in stored.items() if tp not in moved}
         changed = {tp: replace(self.assigned[tp], committed=offset, resets=False) for tp, offset in done.items()}
         changed |= {tp: replace(self.assigned[tp], moved_to=offset) for tp, offset in moved.items()}
         known = {tp: last for tp, last in self.committed.items() if tp in done and last.offset == done[tp].offset}
-        ours = {tp: offset if offset.mzxid is not None else known.get(tp, offset) for tp, offset in done.items()}
+        read = {tp for tp in done if tp in self.committed or self.assigned[tp].resets or not self.assigned[tp].is_stored}
+        ours = {tp: done[tp] if done[tp].mzxid is not None else known.get(tp, done[tp]) for tp in read}
         return replace(self._update(changed), committed={**self.committed, **ours}), moved
 
     def replace_topic(self, topic: str, identity: TopicIdentity) -> StreamState:

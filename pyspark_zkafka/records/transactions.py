@@ -216,17 +216,16 @@ class TransactionalProducer(CountingProducer):
         self._complete("committing a transaction", self._sender.transactions.commit)
         self._began_at = None
 
-    def end_late_offsets(self, group: str, topic: str, partition: int) -> None:
-        """Abort a transaction with an offset of a group.
+    def end_late_offset(self, offset: GroupOffset) -> None:
+        """Abort a transaction with an offset. `renew` precedes the next transaction.
 
         This also ends an offset of an earlier transaction of the id whose request was processed late, after the end of that
         transaction. Brokers before KIP-890 keep such an offset open, and reads of it wait, until a transaction of the same
         id with the same group ends.
         """
         self.begin()
-        self._add_offset(GroupOffset(group, topic, partition, 0, ""))
+        self._add_offset(offset)
         self.abort()
-        self.renew()
 
     def _add_offset(self, entry: GroupOffset) -> None:
         transactions = self._sender.transactions

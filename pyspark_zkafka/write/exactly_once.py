@@ -37,6 +37,7 @@ from pyspark_zkafka.model.row_digests import RowDigest
 from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
+from pyspark_zkafka.records.sender import GroupOffset
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.worker import whole_input
 from pyspark_zkafka.write.writers import LedgerPlan, RowSender, WritePlan, Written, first_turn
@@ -250,11 +251,17 @@ class _SlotTask:
         try:
             return self._ledger.entry(slot)
         except BrokersUnavailable:
-            replace(self._ledger, waits=False).entry(slot)  # raises if it is not an open offset that the brokers wait for
-        key = self._ledger.key(slot)
-        _log.info("Slot %d ends an offset of group %s that was added after its transaction", slot, key.group)
-        producer.end_late_offsets(key.group, self._ledger_topic, key.partition)
+            self._end_late_offset(producer, slot)
+        producer.renew()
         return self._ledger.entry(slot)
+
+    def _end_late_offset(self, producer: TransactionalProducer, slot: int) -> None:
+        """End an offset of a slot that was added after its transaction. Raises BrokersUnavailable if no broker answers."""
+        entry, key = self._ledger.present_entry(slot), self._ledger.key(slot)
+        # A late copy of this request is harmless, too, with the present entry.
+        offset, metadata = (0, "") if entry is None else (entry.batch, encode(entry))
+        _log.info("Slot %d ends the open offset %s of group %s", self._attempt.slot, key.partition, key.group)
+        producer.end_late_offset(GroupOffset(key.group, self._ledger_topic, key.partition, offset, metadata))
 
     def _read_ledger(self) -> dict[int, Entry]:
         """Read the entries of all slots. Ends other slots' transactions that a killed run left open: they block the ledger.
@@ -268,10 +275,9 @@ class _SlotTask:
         for slot in slots:
             _log.info("Slot %d ends the transaction of slot %d, which blocks the ledger", self._attempt.slot, slot)
             properties = {**self._properties, "transactional.id": self._name.transactional_id(slot)}
-            key = self._ledger.key(slot)
             try:
                 with open_transactional(self._options.connection, properties, self._ledger_topic) as producer:
-                    producer.end_late_offsets(key.group, self._ledger_topic, key.partition)
+                    self._end_late_offset(producer, slot)
             except TransactionFailed as error:
                 if error.condition != "FENCED":  # else the slot's own task has begun
                     raise
@@ -322,6 +328,10 @@ class _SlotTask:
                     return
             _log.warning("Slot %d: a committed entry is not found. Looking again, before committing it again", entry.slot)
             producer.renew()
+            if self._unread is not None:
+                with suppress(BrokersUnavailable):
+                    self._end_late_offset(producer, entry.slot)
+                    producer.renew()
             # No other attempt is under way now. One may have written a later entry, if this process stood still.
             if self._has_recorded(entry.slot):
                 return

@@ -47,30 +47,42 @@ def test_partitions_without_a_leader(servers: str, sizes: LookupSizes) -> None:
             admin.list_offsets({T0: LATEST, T9: LATEST})
 
 
-@pytest.mark.parametrize(
-    ("topics", "requests"), [(2, [("topic-0",), ("topic-1",)]), (51, [()])], ids=["each topic", "all topics at once"]
-)
-def test_metadata_is_requested_first(
-    servers: str, monkeypatch: pytest.MonkeyPatch, topics: int, requests: list[tuple[str, ...]]
-) -> None:
-    """Each client requests the metadata of topics once, before it lists their offsets; see `KafkaAdmin._warm_up`."""
-    learned: list[tuple[str, ...]] = []
-    learn = KafkaAdmin._learn
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_metadata_is_requested_first(servers: str, monkeypatch: pytest.MonkeyPatch, is_answered: bool) -> None:
+    """Each client requests the metadata of topics before it lists their offsets, until it is answered once."""
+    requested: list[str] = []
 
-    def noted(self: KafkaAdmin, *topic: str, timeout_s: float) -> bool:
-        learned.append(topic)
-        return learn(self, *topic, timeout_s=timeout_s)
+    def learn(self: KafkaAdmin, *topics: str, timeout_s: float) -> bool:
+        requested.extend(topics)
+        return True
 
-    monkeypatch.setattr(KafkaAdmin, "_learn", noted)
-    monkeypatch.setattr(KafkaAdmin, "refresh_metadata", lambda *_: None)
-    found = {TopicPartition(f"topic-{number}", 0): LATEST for number in range(topics)}
+    def describe(self: KafkaAdmin, client: object, topics: Sequence[str], timeout_s: float) -> dict[str, object]:
+        requested.extend(topics)
+        if not is_answered:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return {}
+
+    monkeypatch.setattr(KafkaAdmin, "_learn", learn)
+    monkeypatch.setattr(KafkaAdmin, "_described", describe)
+    monkeypatch.setattr(KafkaAdmin, "_ask_leaders", lambda *_: ({}, {}))
+    topics = [f"topic-{number}" for number in range(60)]
     with KafkaAdmin(servers, {}) as admin:
         for _ in range(2):
-            admin.list_offsets_each(found)
-        assert learned == requests
+            admin.list_offsets_each({TopicPartition(topic, 0): LATEST for topic in topics})
+        assert requested == sorted(topics) * (1 if is_answered else 2)
         admin._replace_client()
-        admin.list_offsets_each(found)
-        assert learned == 2 * requests
+        requested.clear()
+        admin.list_offsets_each({TopicPartition(topic, 0): LATEST for topic in topics})
+        assert requested == sorted(topics)
+
+
+def test_described_topics_are_known(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metadata of described topics are not requested again before their offsets are listed."""
+    with KafkaAdmin(servers, {}) as admin:
+        monkeypatch.setattr(admin, "_described", lambda *_: {"t": None})
+        admin._describe(["t"])
+        monkeypatch.setattr(admin, "_learn", lambda *_, **_more: pytest.fail("requested again"))
+        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
 
 
 def test_timestamps(servers: str) -> None:

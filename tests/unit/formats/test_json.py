@@ -345,10 +345,13 @@ def test_patterns_of_other_languages() -> None:
         encode(r'{"properties": {"p": {"type": "string", "pattern": "^\\p{L}"}}}', {"p": "x"})
 
 
-def test_unresolvable_references() -> None:
-    """A reference to nowhere, in a part of the schema that gives no type, is an error of the row that meets it."""
-    with pytest.raises(InvalidRow, match=r"Row 0 .* the schema cannot validate it: Unresolvable: http://x/y"):
-        encode('{"properties": {"p": {"type": "string", "not": {"$ref": "http://x/y"}}}}', {"p": "x"})
+@each("part", ['{"$ref": "http://x/y"}', '{"$ref": 5}', '{"type": "strng"}'])
+def test_parts_that_validate_nothing(part: str) -> None:
+    """A wrong reference or type, in a part of the schema that gives no type, is an error of the schema."""
+    with pytest.raises(
+        OptionError, match=r"(?s)INVALID_SCHEMA\] The JSON schema cannot validate rows: .*Correct the schema"
+    ):
+        encode(f'{{"properties": {{"p": {{"type": "string", "not": {part}}}}}}}', {"p": "x"})
 
 
 SEVERAL = """{"properties": {

@@ -370,7 +370,7 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
     looks: list[str] = []
 
-    def is_final(member_id: str, owned: object, topics: object) -> bool:
+    def is_final(member_id: str, *_: object) -> bool:
         looks.append(member_id)
         raise GroupError("GROUP_PROTOCOL_UNSUPPORTED", f"no {member_id}")
 
@@ -443,7 +443,7 @@ def test_partitions_without_an_owner(
 ) -> None:
     """A static member joins again if its restart leaves partitions of the group without an owner."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STALL_S", 0.5)
-    member = new_member(is_final=lambda name, owned, topics: {T0, T1} <= set(owned), hold_ms=0, **kafka)
+    member = new_member(is_final=lambda name, owned, *_: {T0, T1} <= set(owned), hold_ms=0, **kafka)
     coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
     subscribe = coordinator.subscribe
 
@@ -462,7 +462,7 @@ def test_rejoins_become_rare(
 ) -> None:
     """If a leader with old metadata leaves partitions again, each rejoin, which stops the group, comes later."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STALL_S", 0.2)
-    member = new_member(is_final=lambda name, owned, topics: False, hold_ms=0, instance_id="i", strategy="range")
+    member = new_member(is_final=lambda *_: False, hold_ms=0, instance_id="i", strategy="range")
     subscribe = coordinator.subscribe
 
     def assign_a_part(topics: Collection[str]) -> None:
@@ -676,7 +676,7 @@ def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     coordinator.topics = ["t"]
-    member = new_member(SubscribePattern("t.*"), lambda name, owned, topics: set(owned) == {T0}, protocol="consumer")
+    member = new_member(SubscribePattern("t.*"), lambda name, owned, *_: set(owned) == {T0}, protocol="consumer")
     coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
     assert member.wait_settled(20)
     coordinator.topics = ["t", "tu"]

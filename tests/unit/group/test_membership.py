@@ -15,14 +15,24 @@ from pyspark_zkafka.options.batch import parse_connection
 from tests.support.options import group_options
 
 
-@pytest.mark.parametrize(("given", "timeout_ms"), [({}, 4000), ({"kafka.request.timeout.ms": "900"}, 900)])
-def test_check_of_an_assignment(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], timeout_ms: int) -> None:
-    """Requests for the final assignment have a short time-out: the member answers no other thread meanwhile."""
+@pytest.mark.parametrize(
+    ("given", "timeout_s", "timeout_ms"),
+    [
+        ({}, 4.0, 4000),
+        ({"kafka.request.timeout.ms": "900"}, 4.0, 900),
+        ({}, None, None),
+        ({"kafka.request.timeout.ms": "60000"}, None, "60000"),
+    ],
+)
+def test_check_of_an_assignment(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], timeout_s: float | None, timeout_ms: int | str | None
+) -> None:
+    """Requests for the final assignment have a short time-out if the member's thread makes them."""
     opened: list[tuple[str, Any]] = []
 
     class Admin:
         def __init__(self, servers: str, properties: Mapping[str, Any]) -> None:
-            opened.append((servers, properties["socket.timeout.ms"]))
+            opened.append((servers, properties.get("socket.timeout.ms")))
 
         def __enter__(self) -> Admin:
             return self
@@ -36,5 +46,5 @@ def test_check_of_an_assignment(monkeypatch: pytest.MonkeyPatch, given: dict[str
     connection = parse_connection({"kafka.bootstrap.servers": "k:9092", **given})
     join = KafkaJoin(connection, lambda: "k:9093", group_options("g", membership="kafka"), Subscribe(("t",)))
     with pytest.raises(BrokersUnavailable, match="there is no __consumer_offsets"):
-        join.is_final("c-1", (), ("t",))
+        join.is_final("c-1", (), ("t",), timeout_s)
     assert opened == [("k:9093", timeout_ms)]

@@ -113,7 +113,7 @@ def test_writes() -> None:
         ({**CONFLUENT, "schema.registry.url": "http://a:1/b?key=secret:1"}, "[/path][,...], without a query"),
         ({**CONFLUENT, "schema.registry.url": "http://a:1?key=secret:1@b"}, "[/path][,...], without a query"),
         ({**CONFLUENT, "schema.registry.url": "http://a:1/b#c"}, "[/path][,...], without a query"),
-        ({**CONFLUENT, "schema.registry.url": "http://alice:1/secret:@b"}, "write / and @ in a password as %2F and %40"),
+        ({**CONFLUENT, "schema.registry.url": "http://alice:1/secret:@b"}, "percent-encode / @ ? # and , in a password"),
         ({**CONFLUENT, "schema.registry.url": "http://alice/secret:@b"}, "is malformed; expected http(s)"),
         ({**CONFLUENT, "schema.registry.url": "http://a:65536"}, "and with a port of 1 to 65535"),
         ({**CONFLUENT, "schema.registry.url": "http://a:0/b"}, "and with a port of 1 to 65535"),

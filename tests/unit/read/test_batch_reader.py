@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import ExitStack, closing
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -75,13 +76,14 @@ def test_all_is_closed_when_an_item_cannot_start() -> None:
 
 
 FEW, MANY = ([f"b{n}:9092" for n in range(count)] for count in (3, 105))
+SOME = Random(0).sample(MANY, 10)
 
 
 @pytest.mark.parametrize(
     ("user", "found", "expected"),
     [
         (None, FEW, [["b2:9092", "b0:9092", "b1:9092"], ["b0:9092", "b1:9092", "b2:9092"]]),
-        (None, MANY, [MANY[::11], MANY[::11]]),
+        (None, MANY, [SOME, SOME]),
         (",".join(MANY), MANY, [["b2:9092", *MANY[:2], *MANY[3:]], MANY]),
     ],
     ids=["few brokers", "many brokers", "many servers of the user"],
@@ -93,7 +95,18 @@ def test_servers_of_tasks(user: str | None, found: list[str], expected: list[lis
     tasks = split_partitions(parse_read({**connection, "subscribe": "t"}), splits, ",".join(found))
     assert [task.splits for task in tasks] == [(split,) for split in splits]
     assert [task.bootstrap_servers.split(",") for task in tasks] == expected
-    assert len(MANY[::11]) == 10
+
+
+def test_servers_of_many_racks() -> None:
+    """Of brokers whose racks alternate, as ids do in managed clusters, tasks have some in each rack."""
+    for count in (12, 24, 30, 60, 90):
+        found = ",".join(f"b{n}:9092" for n in range(count))
+        split = Split(TopicPartition("t", 0), 0, 1, 0, 0, (0,), ("b0:9092",))
+        options = parse_read({"zookeeper.connect": "zk:2181", "subscribe": "t"})
+        (task,) = split_partitions(options, [split], found)
+        servers = task.bootstrap_servers.split(",")
+        assert len(servers) == 10
+        assert {int(server[1:-5]) % 3 for server in servers} == {0, 1, 2}
 
 
 def view_reader() -> ViewReader:

@@ -99,6 +99,16 @@ class TestState:
         again = before.assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(20, StoredOffset(*ours))}, {})
         assert again.committed == before.committed
 
+    def test_adopted_offset_that_is_committed_again(self) -> None:
+        """An offset of another member stays that member's when it is committed again, until this run has read on."""
+        adopted = state().assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(50, StoredOffset(50))}, {})
+        again, _ = adopted.commit(adopted.due(again=True), {})
+        assert again.committed == {}
+        assert resume(Range(10, 20, 10), StoredOffset(50), again.committed.get(T0)).position == 50
+        read_on = again.finish({T0: Range(50, 60)})
+        after, _ = read_on.commit(read_on.due(), {})
+        assert after.committed == {T0: StoredOffset(60)}
+
     def test_start(self) -> None:
         """The start that the group has committed replaces the query's own, if the partition is still assigned."""
         starts = {T0: PartitionProgress(3, StoredOffset(3, 77)), T1: PartitionProgress(4)}

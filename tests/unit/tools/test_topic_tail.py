@@ -114,6 +114,23 @@ def test_lines(message: Any, form: Format, options: dict[str, bool], expected: b
     assert line_writer(form, as_text, **{"key": False, "meta": False, "escape": False, **options})(message) == expected
 
 
+def test_headers_are_read_first() -> None:
+    """Headers are read before a decoder reads them, which may be the last time: see `UNREADABLE_HEADERS`."""
+    order: list[str] = []
+
+    class Noting(Message):
+        def headers(self) -> list[tuple[str, bytes | None]] | None:
+            order.append("line")
+            return None
+
+    def fields(_: Any) -> tuple[Any, Any]:
+        order.append("decoder")
+        return None, "v"
+
+    line_writer("text", fields, key=False, meta=True, escape=False)(Noting(1))  # type: ignore[arg-type]
+    assert order == ["line", "decoder"]
+
+
 def test_json() -> None:
     """JSON has all fields, with base64 for bytes that are not UTF-8."""
     line = line_writer("json", as_text, key=False, meta=False, escape=True)(RICH)  # type: ignore[arg-type]

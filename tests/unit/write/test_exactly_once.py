@@ -19,6 +19,7 @@ from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.ledger import Entry, GroupJob, LedgerKey, QueryName, SinkIdentity
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
+from pyspark_zkafka.records.sender import GroupOffset
 from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
 from pyspark_zkafka.write.writers import LedgerPlan, WritePlan, Written
 from tests.support.cases import each
@@ -332,6 +333,7 @@ class Transaction:
         self.elsewhere = elsewhere
         self.now = 0.0
         self.committed: tuple[object, ...] = ()
+        self.ended: list[GroupOffset] = []
 
     @property
     def left_s(self) -> float:
@@ -355,6 +357,14 @@ class Transaction:
 
     def entry(self, slot: int) -> Entry | None:
         """Return None: the slot is not recorded."""
+
+    def present_entry(self, slot: int) -> Entry | None:
+        """Return the slot's entry."""
+        return self.entry(slot)
+
+    def end_late_offset(self, offset: GroupOffset) -> None:
+        """Note the offset that a transaction is aborted with."""
+        self.ended.append(offset)
 
     def entries(self) -> dict[int, Entry]:
         """Return the ledger's entries."""
@@ -432,7 +442,7 @@ def test_later_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     brokers = Overtaken(1)
     write_in(brokers, monkeypatch)
-    assert (brokers.commits, brokers.renewed) == (1, 1)
+    assert (brokers.commits, brokers.renewed) == (1, 2)
 
 
 def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +456,8 @@ def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     brokers = Silent(2)
     write_in(brokers, monkeypatch)
-    assert brokers.renewed == 2
+    assert brokers.renewed == 3
+    assert [(offset.group, offset.offset) for offset in brokers.ended] == [("g", 7)]
     with pytest.raises(BrokersUnavailable):
         write_in(Silent(7), monkeypatch)
 
