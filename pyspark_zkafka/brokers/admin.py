@@ -278,17 +278,21 @@ class KafkaAdmin(AdminRequests):
 
         Otherwise it looks up the leaders. This may stall for up to three seconds with a new client. It may also crash the
         process if other metadata arrive at that moment: librdkafka's thread then frees the lookup that this thread has not
-        finished. Blocks for at most two seconds. See `pyspark_zkafka.brokers.clients`.
+        finished. Blocks for at most two seconds without an answer. See `pyspark_zkafka.brokers.clients`.
         """
         unknown = sorted(set(topics).difference(self._learned))
         if not unknown or not self._learn(unknown[0], timeout_s=INTRODUCTION_S):
             return
+        self._learned.add(unknown.pop(0))
         try:
-            self._described(self._admin(), unknown[1:], INTRODUCTION_S)
+            self._described(self._admin(), unknown, INTRODUCTION_S)
+            self._learned.update(unknown)
         except (KafkaException, ZKafkaError) as error:
-            _log.info("Metadata could not be requested in advance: %s", error)
-            return
-        self._learned.update(unknown)
+            _log.info("Metadata are requested for one topic at a time, without the controller: %s", error)
+            for topic in unknown:
+                if not self._learn(topic, timeout_s=INTRODUCTION_S):
+                    return
+                self._learned.add(topic)
 
     def _ask_leaders(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]

@@ -395,7 +395,7 @@ class JsonEncoder:
                         raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
         except (RecursionError, re.error) as exc:
             raise ValueError(f"the schema cannot validate it: {exc}") from exc
-        except (Unresolvable, UnknownType, AttributeError) as exc:  # a reference, or the schema itself
+        except (Unresolvable, UnknownType, AttributeError, TypeError) as exc:  # a reference, or the schema itself
             raise INVALID_SCHEMA(f"The JSON schema cannot validate rows: {exc}. Correct the schema") from exc
 
 

@@ -182,7 +182,7 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
     """
     found = bootstrap_servers.split(",")
     has_too_many = options.connection.bootstrap_servers is None and len(found) > _MOST_SERVERS
-    some = ",".join(Random(0).sample(found, _MOST_SERVERS) if has_too_many else found)  # in all racks, by chance
+    some = ",".join(Random(0).sample(found, _MOST_SERVERS) if has_too_many else found)  # most likely of all racks
 
     @cache
     def servers(leaders: tuple[str, ...]) -> str:

@@ -330,6 +330,8 @@ class _SlotTask:
             producer.renew()
             if self._unread is not None:
                 with suppress(BrokersUnavailable):
+                    if self._ledger.present_entry(entry.slot) != self._recorded:
+                        return
                     self._end_late_offset(producer, entry.slot)
                     producer.renew()
             # No other attempt is under way now. One may have written a later entry, if this process stood still.

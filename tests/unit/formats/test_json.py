@@ -345,7 +345,7 @@ def test_patterns_of_other_languages() -> None:
         encode(r'{"properties": {"p": {"type": "string", "pattern": "^\\p{L}"}}}', {"p": "x"})
 
 
-@each("part", ['{"$ref": "http://x/y"}', '{"$ref": 5}', '{"type": "strng"}'])
+@each("part", ['{"$ref": "http://x/y"}', '{"$ref": 5}', '{"type": "strng"}', '{"pattern": 5}', "5"])
 def test_parts_that_validate_nothing(part: str) -> None:
     """A wrong reference or type, in a part of the schema that gives no type, is an error of the schema."""
     with pytest.raises(

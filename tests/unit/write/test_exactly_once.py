@@ -442,7 +442,7 @@ def test_later_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     brokers = Overtaken(1)
     write_in(brokers, monkeypatch)
-    assert (brokers.commits, brokers.renewed) == (1, 2)
+    assert (brokers.commits, brokers.renewed, brokers.ended) == (1, 1, [])
 
 
 def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,10 +456,27 @@ def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     brokers = Silent(2)
     write_in(brokers, monkeypatch)
-    assert brokers.renewed == 3
-    assert [(offset.group, offset.offset) for offset in brokers.ended] == [("g", 7)]
+    assert brokers.renewed == 2
     with pytest.raises(BrokersUnavailable):
         write_in(Silent(7), monkeypatch)
+
+
+def test_offset_added_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a late request hides the entry of committed rows, the offset is ended, and the entry committed again if lost."""
+
+    class Late(Forgetful):
+        def entry(self, slot: int) -> Entry | None:
+            if self.committed and not self.ended:
+                raise BrokersUnavailable("BROKERS_UNAVAILABLE", "a transaction is open")
+            return super().entry(slot)
+
+        def present_entry(self, slot: int) -> Entry | None:
+            return None
+
+    brokers = Late(1)
+    write_in(brokers, monkeypatch)
+    assert [(offset.group, offset.partition, offset.metadata) for offset in brokers.ended] == [("g", 0, "")]
+    assert brokers.renewed == 2
 
 
 @each("timeout_s", [60, 10, 8, 4])
