@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.conditions import CLAIMS_CONTENDED, PARTITION_OWNED
+from pyspark_zkafka.conditions import CLAIMS_CONTENDED, PARTITION_OWNED, ZOOKEEPER_REFUSED
 from pyspark_zkafka.errors import GroupContended, PartitionOwned, listing
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -326,8 +326,23 @@ class NoMembers:
     def read(cls, client: ZooKeeperConnection, group: str) -> NoMembers:
         """Read the present znode. Blocks for two round trips."""
         path = group_znodes.ids_path(group)
-        ids = client.get_many([path]).get(path)
-        return cls(group, ids, None if ids is None else client.acl(path))
+        return cls.of(client, group, client.get_many([path]).get(path))
+
+    @classmethod
+    def of(cls, client: ZooKeeperConnection, group: str, ids: Znode | None) -> NoMembers:
+        """Read the ACL of a present znode. Blocks for a round trip.
+
+        Raises ZooKeeperRefused if the server masks the ACL's digests, as it does for clients without the right admin: with
+        such an ACL, nobody could use the znode.
+        """
+        path = group_znodes.ids_path(group)
+        acl = None if ids is None else client.acl(path)
+        if any(entry.id.scheme == "digest" and entry.id.id.endswith(":x") for entry in acl or ()):
+            raise ZOOKEEPER_REFUSED(
+                f"The ACL of {path} is kept only if the client has the right admin there; set zookeeper.auth to a user "
+                "with this right",
+            )
+        return cls(group, ids, acl)
 
     @property
     def path(self) -> str:
@@ -377,9 +392,7 @@ class Unchanged:
         """Prove that no member is registered. The writes check the versions."""
         if not self.inactive_only:
             return []
-        path = group_znodes.ids_path(group)
-        ids = found.nodes.get(path)
-        return list(NoMembers(group, ids, None if ids is None else client.acl(path)).operations())
+        return list(NoMembers.of(client, group, found.nodes.get(group_znodes.ids_path(group))).operations())
 
 
 Proof = OwnedBy | NoOwner | NoJvmOwner | Unchanged

@@ -200,6 +200,8 @@ class OffsetResets:
         GroupError says which offsets were written. A lost connection leaves that open.
         """
         group, offsets = planned.group, planned.offsets
+        if self.storage == "kafka":
+            self._require_inactive(group)
         if self.zookeeper is not None and self.storage != "kafka":
             try:
                 commit_offsets(self.zookeeper, group, offsets, Unchanged(planned.stored.versions))

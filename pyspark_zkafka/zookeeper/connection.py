@@ -242,7 +242,7 @@ class ZooKeeperConnection:
         self._all_rounds(requests, answers, watch)
         return answers
 
-    def acl(self, path: str) -> tuple[object, ...] | None:
+    def acl(self, path: str) -> tuple[Any, ...] | None:
         """Read the entries of a znode's ACL, for `Create`. None if it does not exist. Blocks for one round trip."""
         full = self._full(path)
         try:
@@ -393,7 +393,7 @@ class ZooKeeperConnection:
         kazoo.start_async()
         changed.wait(self._timeout_s)
         try:
-            kazoo.exists_async("/").get(timeout=max(0.0, deadline - self._clock()))
+            kazoo.sync_async("/").get(timeout=max(0.0, deadline - self._clock()))  # another server may have newer data
         except errors.KAZOO_ERRORS as error:
             troubles, cause = self._log.troubles, self._cause(error)
             raise errors.no_session(cause, self.config, troubles) from error

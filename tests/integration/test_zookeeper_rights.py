@@ -12,9 +12,10 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from pyspark_zkafka.errors import ChrootMissing, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.group.claims import proof_of
+from pyspark_zkafka.group.claims import Unchanged, proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe
 from pyspark_zkafka.options.values import GroupAcl, ZooKeeperConfig
@@ -117,6 +118,22 @@ def test_missing_right(chroot: Chroot, restrict: Callable[..., None], missing: s
         with pytest.raises(ZooKeeperRefused, match=rf"/consumers/g/(offsets|owners)/t/{partition} .*was refused: an ACL"):
             commit_offsets(client, "g", {TopicPartition("t", partition): 5})
         assert client.group_offsets("g") == {TopicPartition("t", 0): 3}
+
+
+@pytest.mark.parametrize("is_admin", [False, True])
+def test_acl_with_digests(chroot: Chroot, restrict: Callable[..., None], is_admin: bool) -> None:
+    """An operator's commit keeps the ACL of ids, and is refused without the right to read its digests."""
+    restrict("write", "create", "delete", *(["admin"] if is_admin else []))
+    before, stored = chroot.other.get_acls("/consumers/g/ids")[0], {TopicPartition("t", 0): 5}
+    with ZooKeeperClient(replace(chroot.config, auth=ALICE)) as client:
+        proof = Unchanged(stored_offsets(client, ["g"])["g"].versions)
+        if is_admin:
+            commit_offsets(client, "g", stored, proof)
+        else:
+            with pytest.raises(ZooKeeperRefused, match=r"The ACL of /consumers/g/ids is kept only if .* the right admin"):
+                commit_offsets(client, "g", stored, proof)
+        assert client.group_offsets("g") == {TopicPartition("t", 0): 5 if is_admin else 3}
+    assert chroot.other.get_acls("/consumers/g/ids")[0] == before
 
 
 @pytest.mark.parametrize("acl", ["readable", "creator"])

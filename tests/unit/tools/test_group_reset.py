@@ -272,6 +272,21 @@ def test_partly_refused(stored: EnsembleClient, brokers: GroupBrokers) -> None:
         kafka.apply(kafka.plan("g", parse_partitions(["t"]), LATEST))
 
 
+@pytest.mark.parametrize("place", ["zookeeper", "kafka"])
+def test_member_that_joins_before_the_reset(stored: EnsembleClient, brokers: GroupBrokers, place: str) -> None:
+    """A member that joins after the plan prevents the reset of offsets in Kafka alone."""
+    kafka = resets("kafka", stored, brokers)
+    planned = kafka.plan("g", None, LATEST)
+    before = dict(brokers.stored["g"])
+    if place == "zookeeper":
+        stored.put("/consumers/g/ids/g_a")
+    else:
+        brokers.states["g"] = GroupState("STABLE", ("m1",))
+    with pytest.raises(GroupError, match="The offsets were not reset"):
+        kafka.apply(planned)
+    assert brokers.stored["g"] == before
+
+
 class Unreachable(GroupBrokers):
     """Brokers that do not respond to commits."""
 

@@ -107,17 +107,14 @@ def test_unusable_truststore(tmp_path: Path, content: str | None) -> None:
         tls_context(ZooKeeperTls(truststore=str(file)))
 
 
-_NO_NODE = -101
-
-
 def serve(server: socket.socket, granted_ms: int) -> None:
-    """Serve one client like a ZooKeeper that grants sessions of this duration, and has no znodes."""
+    """Serve one client like a ZooKeeper that grants sessions of this duration. Answers each request as a sync of ``/``."""
     connected, _ = server.accept()
     with connected, connected.makefile("rb") as requests:
         answer = struct.pack(">iiqi16s?", 0, granted_ms, 7, 16, b"", False)
         while size := requests.read(4):
             request = requests.read(int.from_bytes(size, "big"))
-            answer = answer or request[:4] + struct.pack(">qi", 1, _NO_NODE)
+            answer = answer or request[:4] + struct.pack(">qii", 1, 0, 1) + b"/"
             connected.sendall(struct.pack(">i", len(answer)) + answer)
             answer = b""
 
