@@ -290,6 +290,22 @@ class TestWritesWithARegistry:
         found = read({"subscribe": topic, **confluent}).where("value is not null")
         assert values(found) == [{"id": 1, "customer": "a"}]
 
+    def test_bytes(
+        self, spark: SparkSession, read: Read, zookeeper: dict[str, str], confluent: dict[str, str],
+        registry: SchemaRegistryClient, zkafka_cluster: LocalCluster, new_topic: NewTopic,
+    ) -> None:  # fmt: skip
+        """Bytes that are a whole payload have no length, as from and for Confluent's client."""
+        topic = new_topic()
+        payload = AvroSerializer(registry, '"bytes"')(b"\x02ab", SerializationContext(topic, MessageField.VALUE))
+        zkafka_cluster.produce(topic, [{"value": payload}])
+        frame = spark.sql("SELECT CAST('hello' AS BINARY) AS value")
+        frame.write.format("zkafka").options(**zookeeper, **confluent, topic=topic).mode("append").save()
+        raw = [row.value for row in read({"subscribe": topic}).orderBy("offset").collect()]
+        deserialize = AvroDeserializer(registry)
+        found = [deserialize(value, SerializationContext(topic, MessageField.VALUE)) for value in raw]
+        decoded = [bytes(row.value) for row in read({"subscribe": topic, **confluent}).orderBy("offset").collect()]
+        assert decoded == found == [b"\x02ab", b"hello"]
+
     @pytest.mark.parametrize("name", ["avro", "protobuf", "json"])
     def test_round_trip(
         self, spark: SparkSession, read: Read, zookeeper: dict[str, str], zkafka_schema_registry: LocalSchemaRegistry,
