@@ -144,10 +144,15 @@ def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
         lambda row: None if row.commit_us is None else row.commit_us / _US_PER_S,
     )
     yield total("kafka_consumergroup_current_offset_sum", "Current Offset", lambda row: row.offset)
-    yield total("kafka_consumergroup_lag_sum", "Current Approximate Lag", lambda row: row.lag)
+    yield total("kafka_consumergroup_lag_sum", "Current Approximate Lag", _lag)
     owners = {(*_row_labels(row), row.consumer, row.host or ""): 1.0 for row in rows if row.consumer is not None}
     labels = (*_GROUP_PARTITION, "consumer_id", "host")
     yield Gauge("zkafka_consumergroup_owner_info", "The member that owns a partition.", labels, owners)
+
+
+def _lag(row: PartitionReport) -> float | None:
+    """The lag, 0 for an offset beyond the end of its log: it does not make up for another lag."""
+    return None if row.lag is None else max(0, row.lag)
 
 
 def _in_zookeeper(row: PartitionReport) -> float | None:

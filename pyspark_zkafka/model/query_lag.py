@@ -162,7 +162,9 @@ def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> Qu
 
     `read` has the fields that name the micro-batch, its records, and its bytes if known. `history` includes them.
     """
-    behind, ranges = offsets.behind, [offsets.end.ranges[tp] for tp in offsets.mzxids]
+    behind = offsets.behind
+    # Others commit the partitions that the query has lost since: they have no end.
+    ranges = [offsets.end.ranges[tp] for tp in offsets.mzxids if offsets.latest is None or tp in offsets.latest]
     has_commits = bool(history.mzxids)
     uncommitted = sum(max(0, planned.start - planned.committed) for planned in ranges if planned.committed is not None)
     total = sum(behind.values())

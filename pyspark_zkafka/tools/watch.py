@@ -159,13 +159,15 @@ def _rate(before: int | None, now: int | None, elapsed_s: float) -> float | None
 
 
 def total(partitions: Iterable[Progress]) -> Progress:
-    """The sums over partitions; None where a part is unknown.
+    """The sums over partitions; None where a part is unknown. An offset beyond its log does not make up for another lag.
 
     The time to catch up is an estimate for the whole group.
     """
     found = list(partitions)
     return Progress(
-        _sum(p.lag for p in found), _sum(p.consumed_per_s for p in found), _sum(p.produced_per_s for p in found)
+        _sum(None if p.lag is None else max(0, p.lag) for p in found),
+        _sum(p.consumed_per_s for p in found),
+        _sum(p.produced_per_s for p in found),
     )
 
 

@@ -109,6 +109,13 @@ def test_partitions_of_groups() -> None:
     assert list(found["zkafka_consumergroup_last_commit_timestamp_seconds"].values()) == [5.0, 7.5]
 
 
+def test_offset_beyond_its_log() -> None:
+    """An offset beyond the end of its log has a negative lag, which does not make up for another one in the sum."""
+    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 4), T2: LogBounds(0, 5)})))
+    assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 6, ("g", "t", "1"): -6}
+    assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 6}
+
+
 @each("end", [None, 9])
 def test_unknown_lags_are_absent(end: int | None) -> None:
     """If the end of a log is unknown, its lag is absent, and so is the topic's sum of lags, which would otherwise drop."""

@@ -100,6 +100,12 @@ def test_uncommitted_offsets() -> None:
     assert (shown.uncommitted_offsets, shown.commits) == (5, 0)
 
 
+def test_offsets_of_lost_partitions() -> None:
+    """A partition that the query has lost has no end, and its offset is not the query's to commit."""
+    shown = lag(offsets({T0: PlannedRange(9, 12, 4, 77), T1: PlannedRange(200, 200, 100, 78)}, {T0: 12}))
+    assert shown.uncommitted_offsets == 5
+
+
 def test_without_a_group_commits_are_unknown() -> None:
     """Without a group, offsets have no `mzxid`, and the number of commits is unknown."""
     shown = lag(offsets({T0: PlannedRange(9, 12, 9)}, {T0: 12}))

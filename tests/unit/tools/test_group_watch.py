@@ -131,4 +131,5 @@ def test_time_to_catch_up(found: Progress, seconds: float | None) -> None:
 def test_totals() -> None:
     """Totals are sums, and are unknown if a part is unknown."""
     assert total([Progress(10, 1.0, 2.0), Progress(5, None, 3.0)]) == Progress(15, None, 5.0)
+    assert total([Progress(-4, 1.0, 2.0), Progress(5, 1.0, 3.0)]).lag == 5
     assert total([Progress()]) == Progress()
