@@ -8,7 +8,7 @@ kafka.admin.ConsumerGroupCommand.ZkConsumerGroupService (Kafka 1.1.1).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -421,3 +421,13 @@ def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = No
     if problem is not None:
         notes.append(f"Members in Kafka are unknown: {problem}")
     return notes
+
+
+def total_lag(lags: Collection[int | None]) -> int | None:
+    """Return the sum of lags; an offset beyond the end of its log does not make up for another lag.
+
+    >>> total_lag([5, -2, 1]), total_lag([5, None]), total_lag([])
+    (6, None, None)
+    """
+    known = [max(0, lag) for lag in lags if lag is not None]
+    return sum(known) if known and len(known) == len(lags) else None

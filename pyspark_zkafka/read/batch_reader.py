@@ -180,17 +180,16 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
     A partition has its leaders and the bootstrap servers. If these are many brokers found in ZooKeeper, it has only some of
     them, the same as the other partitions: Spark pickles each partition, and tasks with equal servers share clients.
     """
-    found = bootstrap_servers.split(",")
-    has_too_many = options.connection.bootstrap_servers is None and len(found) > _MOST_SERVERS
-    some = ",".join(Random(0).sample(found, _MOST_SERVERS) if has_too_many else found)  # most likely of all racks
-
-    @cache
-    def servers(leaders: tuple[str, ...]) -> str:
-        return some if has_too_many else ",".join(dict.fromkeys([*leaders, *found]))
-
-    groups = coalesce(splits, options.min_records, options.max_records)
-    leaders = (tuple(dict.fromkeys(endpoint for split in group for endpoint in split.endpoints)) for group in groups)
-    return [SplitPartition(group, servers(each)) for group, each in zip(groups, leaders, strict=True)]
+    known = bootstrap_servers.split(",")
+    are_many = options.connection.bootstrap_servers is None and len(known) > _MOST_SERVERS
+    if are_many:
+        known = Random(0).sample(known, _MOST_SERVERS)  # most likely of all racks
+    joined = cache(lambda leaders: ",".join(dict.fromkeys([*leaders, *known])))
+    partitions = []
+    for group in coalesce(splits, options.min_records, options.max_records):
+        leaders = () if are_many else tuple(endpoint for split in group for endpoint in split.endpoints)
+        partitions.append(SplitPartition(group, joined(leaders)))
+    return partitions
 
 
 def one_ahead(items: Iterable[A], start: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:

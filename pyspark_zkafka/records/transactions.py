@@ -205,14 +205,14 @@ class TransactionalProducer(CountingProducer):
             raise self._failed(error.args[0], "beginning a transaction") from error
         self._began_at = self._clock()
 
-    def commit(self, group: str, topic: str, partition: int, offset: int, metadata: str) -> None:
+    def commit(self, offset: GroupOffset) -> None:
         """Commit the rows sent since `begin` and the offset of a group with its metadata, or nothing.
 
         Waits until each row is acknowledged. Raises DeliveryFailed and TransactionFailed. After a TransactionFailed of the
         last step that is not a refusal, the transaction may be committed nevertheless.
         """
         self.flush()
-        self._add_offset(GroupOffset(group, topic, partition, offset, metadata))
+        self._add_offset(offset)
         self._complete("committing a transaction", self._sender.transactions.commit)
         self._began_at = None
 
@@ -227,16 +227,16 @@ class TransactionalProducer(CountingProducer):
         self._add_offset(offset)
         self.abort()
 
-    def _add_offset(self, entry: GroupOffset) -> None:
+    def _add_offset(self, offset: GroupOffset) -> None:
         transactions = self._sender.transactions
-        doing = f"committing the offset of {entry.topic}-{entry.partition} of group {entry.group}"
+        doing = f"committing the offset of {offset.topic}-{offset.partition} of group {offset.group}"
         if transactions.resumes_offsets:
-            self._complete(doing, lambda timeout_s: transactions.commit_offset(entry, timeout_s))
+            self._complete(doing, lambda timeout_s: transactions.commit_offset(offset, timeout_s))
         else:
             # A time-out of this step fails the transaction. Do not divide its time.
             self._complete(
                 doing,
-                lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s),
+                lambda timeout_s: self._bounded(lambda: transactions.commit_offset(offset, timeout_s), timeout_s),
                 slice_s=self._patience_s,
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
@@ -12,7 +12,14 @@ import typer
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import UnknownTopic, listing
-from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, consumer_host, partitions_by_topic
+from pyspark_zkafka.inspect.groups import (
+    GroupReport,
+    GroupReports,
+    OffsetsStorage,
+    consumer_host,
+    partitions_by_topic,
+    total_lag,
+)
 from pyspark_zkafka.inspect.reads import read_groups
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
@@ -105,17 +112,7 @@ def group_lags(reports: GroupReports) -> dict[str, int | None]:
         existing = row.topic is not None and TopicPartition(row.topic, row.partition or 0) in reports.logs.bounds
         if existing and row.offset is not None:
             found.setdefault(row.group, []).append(row.lag)
-    return {name: _total(lags) for name, lags in found.items()}
-
-
-def _total(lags: Collection[int | None]) -> int | None:
-    """Return the sum of lags; an offset beyond the end of its log does not make up for another lag.
-
-    >>> _total([5, -2, 1]), _total([5, None]), _total([])
-    (6, None, None)
-    """
-    known = [max(0, lag) for lag in lags if lag is not None]
-    return sum(known) if known and len(known) == len(lags) else None
+    return {name: total_lag(lags) for name, lags in found.items()}
 
 
 def _kafka_rows(brokers: GroupAdmin, names: Sequence[str], lag: bool) -> list[Row]:
@@ -130,7 +127,7 @@ def _kafka_rows(brokers: GroupAdmin, names: Sequence[str], lag: bool) -> list[Ro
 
     def lag_of(name: str) -> int | None:
         committed = {tp: offset for tp, offset in offsets[name].items() if tp not in gone}
-        return _total([ends[tp] - offset if tp in ends else None for tp, offset in committed.items()])
+        return total_lag([ends[tp] - offset if tp in ends else None for tp, offset in committed.items()])
 
     return [
         {

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from pyspark_zkafka.errors import ZKafkaError, printable
-from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport
+from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport, total_lag
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import MOST_SECONDS
 from pyspark_zkafka.tools.output import Column, Output, columns, duration_text
@@ -165,9 +165,7 @@ def total(partitions: Iterable[Progress]) -> Progress:
     """
     found = list(partitions)
     return Progress(
-        _sum(None if p.lag is None else max(0, p.lag) for p in found),
-        _sum(p.consumed_per_s for p in found),
-        _sum(p.produced_per_s for p in found),
+        total_lag([p.lag for p in found]), _sum(p.consumed_per_s for p in found), _sum(p.produced_per_s for p in found)
     )
 
 

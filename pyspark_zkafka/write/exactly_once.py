@@ -257,11 +257,15 @@ class _SlotTask:
 
     def _end_late_offset(self, producer: TransactionalProducer, slot: int) -> None:
         """End an offset of a slot that was added after its transaction. Raises BrokersUnavailable if no broker answers."""
-        entry, key = self._ledger.present_entry(slot), self._ledger.key(slot)
-        # A late copy of this request is harmless, too, with the present entry.
+        offset = self._offset(slot, self._ledger.present_entry(slot))  # of which a late copy is harmless, too
+        _log.info("Slot %d ends the open offset %s of group %s", self._attempt.slot, offset.partition, offset.group)
+        producer.end_late_offset(offset)
+
+    def _offset(self, slot: int, entry: Entry | None) -> GroupOffset:
+        """The offset that stores a slot's entry; one without metadata if there is no entry."""
+        key = self._ledger.key(slot)
         offset, metadata = (0, "") if entry is None else (entry.batch, encode(entry))
-        _log.info("Slot %d ends the open offset %s of group %s", self._attempt.slot, key.partition, key.group)
-        producer.end_late_offset(GroupOffset(key.group, self._ledger_topic, key.partition, offset, metadata))
+        return GroupOffset(key.group, self._ledger_topic, key.partition, offset, metadata)
 
     def _read_ledger(self) -> dict[int, Entry]:
         """Read the entries of all slots. Ends other slots' transactions that a killed run left open: they block the ledger.
@@ -314,8 +318,7 @@ class _SlotTask:
 
     def _commit(self, producer: TransactionalProducer, entry: Entry) -> None:
         entry = replace(entry, at_ms=int(time.time() * 1000), sink=self._sink or entry.sink)
-        key = self._ledger.key(entry.slot)
-        commits = 0
+        offset, commits = self._offset(entry.slot, entry), 0
         for _ in range(_MOST_COMMITS + 1):
             if self._unread is None:
                 if commits == _MOST_COMMITS:
@@ -323,7 +326,7 @@ class _SlotTask:
                 commits += 1
                 if not producer.is_open:
                     producer.begin()
-                producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
+                producer.commit(offset)
                 if not producer.may_lose_offsets or self._has_recorded(entry.slot):
                     return
             _log.warning("Slot %d: a committed entry is not found. Looking again, before committing it again", entry.slot)

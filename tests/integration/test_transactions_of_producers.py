@@ -17,6 +17,7 @@ from pyspark_zkafka.errors import DeliveryFailed, TransactionFailed
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.select import open_transactional
+from pyspark_zkafka.records.sender import GroupOffset
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.both_paths import connection
@@ -80,7 +81,7 @@ class Writer:
             assert producer.acknowledged == len(values)
 
     def commit(self, producer: TransactionalProducer, offset: int, metadata: str = "{}") -> None:
-        producer.commit(self.group, self.topic, 0, offset, metadata)
+        producer.commit(GroupOffset(self.group, self.topic, 0, offset, metadata))
 
     def write_once(self, offset: int, *values: bytes, **settings: Any) -> None:
         """Write one transaction with a producer that may be kept for reuse."""
@@ -379,7 +380,7 @@ def test_partition_that_is_not_there(writer: Writer) -> None:
     def commit_elsewhere() -> None:
         with writer.open(delivery_timeout_ms="3000") as producer:
             producer.begin()
-            producer.commit(writer.group, writer.topic, 5, 1, "{}")
+            producer.commit(GroupOffset(writer.group, writer.topic, 5, 1, "{}"))
 
     with pytest.raises(TransactionFailed, match=r"committing the offset of .*-5 of group .*UNKNOWN_TOPIC_OR_PART"):
         commit_elsewhere()

@@ -132,7 +132,7 @@ def made(clock: Clock) -> Made:
 
 
 def commit(producer: TransactionalProducer) -> None:
-    producer.commit("g", "t", 2, 7, "{}")
+    producer.commit(GroupOffset("g", "t", 2, 7, "{}"))
 
 
 def test_one_transaction(made: Made) -> None:
