@@ -77,6 +77,11 @@ class TopicIdentity:
             return self.topic_id != topic.topic_id
         return self.czxid is not None and topic.czxid is not None and self.czxid != topic.czxid
 
+    def equals(self, topic: Topic) -> bool:
+        """Return True if `topic` is the same topic. False if no id of both is known."""
+        ids = {(self.topic_id, topic.topic_id), (self.czxid, topic.czxid)}
+        return any(None not in both for both in ids) and not self.differs_from(topic)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:

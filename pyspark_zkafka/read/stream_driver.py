@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.conditions import PARTITIONS_GONE, TOPIC_REPLACED
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, first_identity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
@@ -224,11 +224,17 @@ class StreamDriver:
         unsubscribed = self._unsubscribed_topics(planned) & topics
         snapshot = self._session.cluster.snapshot(expected=topics - unsubscribed)
         if any(snapshot.leader(r.partition) is None for r in ranges):
-            snapshot = self._session.cluster.snapshot(anew=True)
+            snapshot = self._session.retry.until(
+                lambda found: not _lagging(ranges, planned, found), lambda: self._session.cluster.snapshot(anew=True)
+            )
         if unsubscribed:
             others = self._session.cluster.snapshot_of(unsubscribed)
             snapshot = replace(
                 snapshot, topics={**snapshot.topics, **others.topics}, states={**snapshot.states, **others.states}
+            )
+        if lagging := _lagging(ranges, planned, snapshot):
+            raise BROKERS_UNAVAILABLE(
+                f"{listing(lagging)} of the micro-batch are missing in the metadata, which are not up to date"
             )
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:
@@ -411,6 +417,13 @@ class StreamDriver:
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
             self._session.member.set_reading(list(partitions))
+
+
+def _lagging(ranges: Iterable[OffsetRange], planned: StreamOffset, snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    """Return the partitions that the snapshot lacks, although it has their topics: a topic never loses partitions."""
+    missing = [r.partition for r in ranges if r.partition not in snapshot.states]
+    same = {name for name, topic in snapshot.topics.items() if planned.topics.get(name, TopicIdentity()).equals(topic)}
+    return [tp for tp in missing if tp.topic in same]
 
 
 def commit_positions(

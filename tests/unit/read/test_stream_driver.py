@@ -348,13 +348,33 @@ def test_topic_created_again_while_it_is_planned(session: Session) -> None:
 
 def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """A partition of a planned micro-batch that no longer exists is data loss, or left out."""
+    session.logs[U0] = 100
+    end = driver(session, subscribe="t,u").latest(driver(session, subscribe="t,u").initial(), limited=True)
+    del session.logs[U0]
+    with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*u-0 of the micro-batch no longer exist"):
+        driver(session, subscribe="t,u").splits(end)
+    splits, _ = driver(session, subscribe="t,u", failOnDataLoss="false").splits(end)
+    assert [split.partition for split in splits] == [T0, T1]
+    assert "u-0 of the micro-batch no longer exist; some records may be lost" in caplog.text
+
+
+def test_partition_of_a_topic_without_ids_is_gone(session: Session) -> None:
+    """If the checkpoint has no id of the topic, a missing partition may belong to an earlier topic: it is data loss."""
     end = driver(session).latest(driver(session).initial(), limited=True)
-    del session.logs[T1]
+    del end["topics"]["t"]["czxid"], session.logs[T1]
     with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*t-1 of the micro-batch no longer exist"):
         driver(session).splits(end)
+
+
+def test_server_that_does_not_know_a_planned_partition_yet(session: Session) -> None:
+    """A topic never loses partitions: one that the metadata lack is requested again, and is never a loss."""
+    end = driver(session).latest(driver(session).initial(), limited=True)
+    del session.logs[T1]
+    with pytest.raises(BrokersUnavailable, match="t-1 of the micro-batch are missing in the metadata"):
+        driver(session, failOnDataLoss="false").splits(end)
+    session.while_waiting = lambda: session.logs.update({T1: 100})
     splits, _ = driver(session, failOnDataLoss="false").splits(end)
-    assert [split.partition for split in splits] == [T0]
-    assert "t-1 of the micro-batch no longer exist; some records may be lost" in caplog.text
+    assert [split.partition for split in splits] == [T0, T1]
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
