@@ -133,11 +133,14 @@ class GroupReport:
         """The unreadable offsets."""
         return self._unreadable_below(group_znodes.offsets_path(self.name))
 
+    def subscribed_topics(self, names: Iterable[str]) -> set[str]:
+        """Return the topics of readable registrations. `names` has the existing topics, needed for filters only."""
+        known = list(names)
+        return {topic for found in self.registrations.values() for topic in topics_of(found, known)}
+
     def all_topics(self, names: Iterable[str]) -> set[str]:
         """Return the subscribed, owned and committed topics. `names` has the existing topics, needed for filters only."""
-        known = list(names)
-        subscribed = {topic for found in self.registrations.values() for topic in topics_of(found, known)}
-        return {*self.topics, *subscribed, *(tp.topic for tp in self.kafka_offsets)}
+        return {*self.topics, *self.subscribed_topics(names), *(tp.topic for tp in self.kafka_offsets)}
 
     def _unreadable_below(self, parent: str) -> list[UnreadableZnode]:
         return [znode for znode in self.unreadable if znode.path.startswith(f"{parent}/")]
@@ -304,6 +307,11 @@ class PartitionReport:
     kafka_offset: int | None = None
 
     @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition. Its topic is empty for a member that owns none."""
+        return TopicPartition(self.topic or "", self.partition or 0)
+
+    @property
     def lag(self) -> int | None:
         """Records after the offset; negative for an offset beyond the log's end."""
         if self.offset is None or self.latest is None:
@@ -381,6 +389,10 @@ class GroupReports:
             idle = sorted(set(group.members).difference(owner.consumer for owner in group.owners.values()))
             reports += [PartitionReport(group.name, consumer=c, host=consumer_host(group.name, c)) for c in idle]
         return reports
+
+    def has_lag(self, row: PartitionReport) -> bool:
+        """Return True if a row counts in its group's lag: it has an offset, and its partition exists."""
+        return row.topic is not None and row.offset is not None and row.topic_partition in self.logs.bounds
 
     @property
     def member_counts(self) -> dict[str, tuple[int, int]]:

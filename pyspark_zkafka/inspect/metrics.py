@@ -6,7 +6,7 @@ Metrics with the prefix ``kafka_`` have the names and labels of danielqsj/kafka_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, consumer_host
@@ -120,8 +120,11 @@ def group_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
     yield Gauge("zkafka_consumergroup_unreadable_znodes", "Number of malformed znodes of a group.", labels[:1], unreadable)
 
 
-def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
-    """Yield metrics of groups' partitions. Unknown values are left out."""
+def partition_metrics(partitions: Iterable[PartitionReport], subscribed: Mapping[str, Collection[str]]) -> Iterator[Gauge]:
+    """Yield metrics of groups' partitions. Unknown values are left out.
+
+    `subscribed` has the topics of a group's members. Partitions of its other topics need no owner.
+    """
     rows = [row for row in partitions if row.topic is not None]
 
     def gauge(name: str, text: str, value: Callable[[PartitionReport], float | None]) -> Gauge:
@@ -131,13 +134,17 @@ def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
         text = f"{text} of a ConsumerGroup at Topic for all partitions"
         return Gauge(name, text, _GROUP_PARTITION[:2], _sums(rows, value))
 
+    def is_owned(row: PartitionReport) -> int | None:
+        if row.thread is None and row.topic not in subscribed.get(row.group, (row.topic,)):
+            return None
+        return int(row.thread is not None)
+
     at = "of a ConsumerGroup at Topic/Partition"
     yield gauge("kafka_consumergroup_current_offset", f"Current Offset {at}", lambda row: row.offset)
     yield gauge("kafka_consumergroup_lag", f"Current Approximate Lag {at}", lambda row: row.lag)
     zookeeper_lag = "kafka_consumergroupzookeeper_lag_zookeeper"
     yield gauge(zookeeper_lag, f"Current Approximate Lag(zookeeper) {at}", _in_zookeeper)
-    owned = "zkafka_consumergroup_partition_owned"
-    yield gauge(owned, "1 if a member of the group owns the partition.", lambda row: int(row.thread is not None))
+    yield gauge("zkafka_consumergroup_partition_owned", "1 if a member of the group owns the partition.", is_owned)
     yield gauge(
         "zkafka_consumergroup_last_commit_timestamp_seconds",
         "Time of the last commit to ZooKeeper, in seconds since the epoch.",

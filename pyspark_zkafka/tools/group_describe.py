@@ -109,8 +109,7 @@ def group_lags(reports: GroupReports) -> dict[str, int | None]:
     """
     found: dict[str, list[int | None]] = {}
     for row in reports.partitions:
-        existing = row.topic is not None and TopicPartition(row.topic, row.partition or 0) in reports.logs.bounds
-        if existing and row.offset is not None:
+        if reports.has_lag(row):
             found.setdefault(row.group, []).append(row.lag)
     return {name: total_lag(lags) for name, lags in found.items()}
 

@@ -98,11 +98,13 @@ def watch_groups(output: Output, read: Callable[[], GroupReports], interval_s: f
 
 
 def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
-    now = Observation(time.monotonic(), tuple(row for row in reports.partitions if row.topic is not None))
+    rows = tuple(row for row in reports.partitions if row.topic is not None)
+    now = Observation(time.monotonic(), rows)
     while len(seen) > 1 and seen[1].time_s <= now.time_s - _WINDOW_S:
         seen.popleft()
     seen.append(now)
-    return list(_rows(zip(now.rows, progress(seen[0], now), strict=True))), reports.problems
+    found = zip(rows, progress(seen[0], now), strict=True)
+    return list(_rows(found, reports.has_lag)), reports.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +176,13 @@ def _sum(values: Iterable[float | None]) -> Any:
     return None if None in found or not found else sum(filter(None, found))
 
 
-def _rows(found: Iterable[tuple[PartitionReport, Progress]]) -> Iterator[Row]:
+def _rows(found: Iterable[tuple[PartitionReport, Progress]], has_lag: Callable[[PartitionReport], bool]) -> Iterator[Row]:
     for group, pairs in groupby(found, key=lambda pair: pair[0].group):
         partitions = list(pairs)
         for report, step in partitions:
             yield {**{c.name: getattr(report, c.name, None) for c in _COLUMNS}, **_rates(step)}
         if len(partitions) > 1:
-            yield {"group": group, **_rates(total(step for report, step in partitions if report.offset is not None))}
+            yield {"group": group, **_rates(total(step for report, step in partitions if has_lag(report)))}
 
 
 def _rates(step: Progress) -> Row:

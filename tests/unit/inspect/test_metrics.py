@@ -98,7 +98,7 @@ def test_members() -> None:
 
 def test_partitions_of_groups() -> None:
     """Each partition of a group has its offset, lag, owner and last commit, and each topic has sums."""
-    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)})))
+    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)}), {}))
     lag = {("g", "t", "0"): 6, ("g", "t", "1"): 0}
     assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 3, ("g", "t", "1"): 10}
     assert found["kafka_consumergroup_lag"] == found["kafka_consumergroupzookeeper_lag_zookeeper"] == lag
@@ -109,9 +109,16 @@ def test_partitions_of_groups() -> None:
     assert list(found["zkafka_consumergroup_last_commit_timestamp_seconds"].values()) == [5.0, 7.5]
 
 
+def test_topics_that_members_left() -> None:
+    """A partition without an owner is shown as such, unless the members of its group do not subscribe to its topic."""
+    rows, owned = described({T0: LogBounds(0, 9), T1: LogBounds(0, 10)}), "zkafka_consumergroup_partition_owned"
+    assert values(partition_metrics(rows, {"g": {"t"}}))[owned] == {("g", "t", "0"): 1, ("g", "t", "1"): 0}
+    assert values(partition_metrics(rows, {"g": set()}))[owned] == {("g", "t", "0"): 1}
+
+
 def test_offset_beyond_its_log() -> None:
     """An offset beyond the end of its log has a negative lag, which does not make up for another one in the sum."""
-    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 4), T2: LogBounds(0, 5)})))
+    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 4), T2: LogBounds(0, 5)}), {}))
     assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 6, ("g", "t", "1"): -6}
     assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 6}
 
@@ -119,7 +126,7 @@ def test_offset_beyond_its_log() -> None:
 @each("end", [None, 9])
 def test_unknown_lags_are_absent(end: int | None) -> None:
     """If the end of a log is unknown, its lag is absent, and so is the topic's sum of lags, which would otherwise drop."""
-    found = values(partition_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))
+    found = values(partition_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)}), {}))
     assert "kafka_consumergroup_lag" in found
     assert ("g", "t", "0") not in found["kafka_consumergroup_lag"]
     assert found["kafka_consumergroup_lag_sum"] == {}

@@ -79,6 +79,15 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert second[0]["consumed_per_s"] == second[3]["consumed_per_s"] > 0
 
 
+def test_offsets_of_deleted_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    """Totals leave out partitions that no longer exist: their lag would remain unknown."""
+    found = rows(10, alone=False)
+    deleted = replace(found.groups["g"], offsets={**found.groups["g"].offsets, TopicPartition("deleted", 0): Committed(7)})
+    watch_groups(Output(as_json=True), Reads(replace(found, groups={"g": deleted})), 0.1)
+    table = json.loads(capsys.readouterr().out)
+    assert [(row["topic"], row["lag"]) for row in (table[0], table[-1])] == [("deleted", None), (None, 95)]
+
+
 def test_errors_that_may_pass(capsys: pytest.CaptureFixture[str]) -> None:
     """A retriable error is shown and followed by the next table, and any other error ends the command."""
     lost = ZooKeeperError("NO_ZOOKEEPER", "No answer")
