@@ -56,7 +56,8 @@ class ProducerId(NamedTuple):
 class Batch:
     """Records of one partition, closed. `data` is the driver's.
 
-    `sequence` and `place`, its number among the batches of its partition, are None until it is sent. `answer` is the error
+    Its delivery timeout counts from `waits_since`: see `Producing.due_at`. `sequence` and `place`, its number among the
+    batches of its partition, are None until it is sent. `answer` is the error
     of its last attempt, `NONE` without an answer. After an attempt without an answer it `is_unanswered`: a broker may write
     it later. It `is_too_large` once a broker has said so.
     """
@@ -64,7 +65,7 @@ class Batch:
     partition: TopicPartition
     records: int
     size_bytes: int
-    created_at: float
+    waits_since: float
     data: Any = None
     sequence: int | None = None
     place: int | None = None
@@ -202,9 +203,9 @@ class Producing:
     def lead(self, leaders: Mapping[TopicPartition, int | None]) -> None:
         """Note the leaders of partitions; None for a partition without one."""
         for partition, leader in leaders.items():
-            if leader is None:
-                self._leaders.pop(partition, None)
-            else:
+            if leader != self._leaders.get(partition):
+                self._depose(partition)
+            if leader is not None:
                 self._leaders[partition] = leader
 
     def answer(
@@ -234,7 +235,7 @@ class Producing:
             for batch in request.batches:
                 self._end(batch, None, now)
         for led in [tp for tp, leader in self._leaders.items() if leader == broker]:
-            del self._leaders[led]
+            self._depose(led)
 
     def fail(self, partition: TopicPartition, code: int) -> None:
         """Fail the next batch of a partition that cannot be written to."""
@@ -263,11 +264,9 @@ class Producing:
     def due_at(self, batch: Batch) -> float:
         """The end of a batch's delivery timeout, which starts again whenever the leader acknowledges other batches.
 
-        On a slow link, a full queue takes longer. A batch that a leader has refused does not wait for others.
+        On a slow link, a full queue takes longer. From a refusal on, and without a leader, the timeout does not start again.
         """
-        leader = self._leaders.get(batch.partition) if batch.answer == NONE else None
-        moved_at = -math.inf if leader is None else self._acknowledged_at.get(leader, -math.inf)
-        return max(batch.created_at, moved_at) + self._delivery_timeout_s
+        return self._waits_since(batch) + self._delivery_timeout_s
 
     @property
     def needs_producer(self) -> bool:
@@ -366,7 +365,7 @@ class Producing:
         while self._must_split(batch := partition.waiting[0]):
             first, second = self._halves(batch)
             for part in (first, second):
-                part.created_at, part.place = batch.created_at, batch.place
+                part.waits_since, part.place = batch.waits_since, batch.place
                 part.may_be_written, part.is_unanswered = batch.may_be_written, batch.is_unanswered
             if batch.sequence is not None:
                 first.sequence, second.sequence = batch.sequence, (batch.sequence + first.records) % SEQUENCES
@@ -396,6 +395,7 @@ class Producing:
             return
         if code is None or (code in RETRIABLE | {UNKNOWN_SERVER_ERROR} and code not in _REFUSED_BEFORE_APPEND):
             batch.may_be_written = True
+        batch.waits_since = self._waits_since(batch)
         batch.answer = NONE if code is None else code
         batch.is_unanswered |= code is None
         is_first = not any(_is_before(other, batch) for other in (*partition.flying, *partition.waiting))
@@ -417,9 +417,21 @@ class Producing:
         elif code is None or code in RETRIABLE:
             partition.blocked_until = now + self._retry_backoff_s
             if code is None or code in LEADER_ERRORS:
-                self._leaders.pop(batch.partition, None)
+                self._depose(batch.partition)
         else:
             self._fail(batch, code)
+
+    def _depose(self, tp: TopicPartition) -> None:
+        """Forget the leader of a partition."""
+        if tp in self._active:
+            for batch in (*self._active[tp].flying, *self._active[tp].waiting):
+                batch.waits_since = self._waits_since(batch)
+        self._leaders.pop(tp, None)
+
+    def _waits_since(self, batch: Batch) -> float:
+        leader = self._leaders.get(batch.partition) if batch.answer == NONE else None
+        moved_at = -math.inf if leader is None else self._acknowledged_at.get(leader, -math.inf)
+        return max(batch.waits_since, moved_at)
 
     def _fail(self, batch: Batch, code: int) -> None:
         if self.failed is None:

@@ -54,7 +54,7 @@ class DirectSchedule:
             "reconnect.backoff.ms": 1,
             "reconnect.backoff.max.ms": 5,
             "request.timeout.ms": 60,
-            "delivery.timeout.ms": 100 if self._is_impatient else 100_000,
+            "delivery.timeout.ms": 30 if self._is_impatient else 100_000,
         }
         self._sent: list[list[bytes]] = [[] for _ in range(self._partitions)]
         self._acknowledged = [0] * self._partitions

@@ -300,7 +300,7 @@ class DirectSender(Sender):
     def _enqueue(self, batch: Batch) -> None:
         if batch.records == 1 and batch.size_bytes > self._settings.most_request_bytes + HEADER_BYTES:
             self._too_large = self._too_large or batch
-        batch.created_at = self._clock()
+        batch.waits_since = self._clock()
         self._producing.add(batch)
         self._unsent_bytes += batch.size_bytes
 
