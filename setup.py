@@ -1,11 +1,13 @@
 """Builds the compiled code, where there is a C compiler; everything else is in setup.cfg."""
 
 import os
+import shutil
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 SOURCES = (
     *("avro", "columns", "hashes", "row_hashes", "record_batches"),
@@ -20,10 +22,21 @@ if NATIVE_PATH not in ("auto", "on", "off"):
     raise SystemExit(f"ZKAFKA_NATIVE_PATH is {NATIVE_PATH!r}; expected auto, on or off")
 
 
+class OnlyPresentModules(build_py):
+    """Copies the modules into an empty folder: earlier builds in the source tree may have left others."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(Path(self.build_lib, "pyspark_zkafka"), ignore_errors=True)
+        super().run()
+
+
 class OptionalLibrary(build_ext):
     """Builds the library; without one, the distribution is pure, and so is its wheel."""
 
     def run(self) -> None:
+        for extension in self.extensions:  # an older library must not pass for the result
+            Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
         super().run()
         if self.extensions and not all(Path(self.get_ext_fullpath(e.name)).exists() for e in self.extensions):
             self.distribution.ext_modules = []
@@ -50,5 +63,5 @@ LIBRARY = Extension(
 
 setup(
     ext_modules=[] if NATIVE_PATH == "off" else [LIBRARY],
-    cmdclass={"build_ext": OptionalLibrary, "bdist_wheel": AnyPythonWheel},
+    cmdclass={"build_py": OnlyPresentModules, "build_ext": OptionalLibrary, "bdist_wheel": AnyPythonWheel},
 )

@@ -43,8 +43,11 @@ _log = logging.getLogger(__name__)
 DEMO_FAILED = ZKafkaError.define("""DEMO_FAILED
     A check of `zkafka demo` failed. Report the failure with the output of the demo.""")
 VERSIONS_DIFFER = ZKafkaError.define("""VERSIONS_DIFFER
-    Driver and executors have different versions of the package. Install the same version on all of them; see
+    Driver and executors have different builds of the package. Install the same one on all of them; see
     [Deploy](deploy.md#what-to-install).""")
+UNSUPPORTED_PYSPARK = ZKafkaError.define("""UNSUPPORTED_PYSPARK
+    Spark is older than 4.2, or so new that its Python worker differs from the tested versions. Use a version in
+    [Compatibility](compatibility.md).""")
 MATPLOTLIB_MISSING = ZKafkaError.define("""MATPLOTLIB_MISSING
     `pyspark_zkafka.plot` needs matplotlib, which is not installed. Run `pip install 'pyspark-zkafka[plot]'`.""")
 

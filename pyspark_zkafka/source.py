@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from pyspark_zkafka.worker import concise_errors, is_called_by, prepared_worker
@@ -39,6 +40,15 @@ class ZKafkaDataSource(DataSource):
         return "zkafka"
 
     _pinned: PinnedFormats | None = None
+
+    @concise_errors()
+    def __init__(self, options: dict[str, str]) -> None:
+        """Refuse a Spark without the classes that the readers extend: a cluster's Spark is not chosen by pip."""
+        if tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2):
+            from pyspark_zkafka.conditions import UNSUPPORTED_PYSPARK
+
+            raise UNSUPPORTED_PYSPARK(f"pyspark is {pyspark.__version__}, and zkafka needs 4.2 or later")
+        super().__init__(options)
 
     @concise_errors()
     def schema(self) -> str | StructType:

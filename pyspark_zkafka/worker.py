@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -171,12 +172,12 @@ def ignoring_sigterm() -> Iterator[None]:
 class TaskObject:
     """Base of readers and writers. Spark pickles them once, and each task unpickles them before it reads its input.
 
-    Raises ZKafkaError (``VERSIONS_DIFFER``) in a task with another version of the package: the values would shift without
-    an error where that version has other fields.
+    Raises ZKafkaError (``VERSIONS_DIFFER``) in a task with another build of the package: the values would shift without an
+    error where that build has other fields.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _new_of_version, (type(self), __version__), vars(self)
+        return _new_of_build, (type(self), build()), vars(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -184,16 +185,29 @@ class TaskObject:
 
 
 @concise_errors()
-def _new_of_version(kind: type[TaskObject], version: str) -> TaskObject:
-    """Return a new object for the state that follows in the pickle, if it is of this version."""
-    if version != __version__:
+def _new_of_build(kind: type[TaskObject], driver: str) -> TaskObject:
+    """Return a new object for the state that follows in the pickle, if it is of this build."""
+    if driver != build():
         from pyspark_zkafka.conditions import VERSIONS_DIFFER  # the import of this module must stay cheap
 
         raise VERSIONS_DIFFER(
-            f"The driver has pyspark-zkafka {version}, and this executor has {__version__} in "
-            f"{os.path.dirname(__file__)}; install the driver's version on every executor",
+            f"The driver has pyspark-zkafka {driver}, and this executor has {build()} in {os.path.dirname(__file__)}; "
+            "install the driver's build on every executor, with pip install --force-reinstall if the version is the same",
         )
     return kind.__new__(kind)
+
+
+@cache
+def build() -> str:
+    """The package's version, and a checksum over the names and sizes of its modules."""
+    root = os.path.dirname(__file__)
+    modules = [
+        (os.path.relpath(folder, root), name, os.path.getsize(os.path.join(folder, name)))
+        for folder, _, names in os.walk(root)
+        for name in names
+        if name.endswith(".py")
+    ]
+    return f"{__version__}+{zlib.crc32(repr(sorted(modules)).encode()):08x}"
 
 
 def send_promptly() -> bool:
@@ -229,7 +243,8 @@ def whole_input(batches: Iterator[T]) -> Iterator[T]:
     """Yield a task's batches. Raises EOFError after the last one if the task has ended before its input.
 
     If the input fails, or the task is killed, Spark's JVM closes the connection to this worker after any batch. pyarrow
-    takes this for the end of the input. After the real end, the JVM sends one more message.
+    takes this for the end of the input. After the real end, the JVM sends one more message. Raises ZKafkaError
+    (``UNSUPPORTED_PYSPARK``) in a task whose input cannot be found.
     """
     yield from batches
     for module, frame in _callers():
@@ -241,6 +256,16 @@ def whole_input(batches: Iterator[T]) -> Iterator[T]:
                 "Spark has ended the task before its input: the input or another task failed, or the query was stopped"
             )
         return
+    from pyspark import TaskContext
+    from pyspark import __version__ as spark_version
+
+    if TaskContext.get() is not None:
+        from pyspark_zkafka.conditions import UNSUPPORTED_PYSPARK
+
+        raise UNSUPPORTED_PYSPARK(
+            f"The Python worker of pyspark {spark_version} does not show whether the task has received its whole input; "
+            "write with deliveryGuarantee=at-least-once, or use a tested version of pyspark"
+        )
 
 
 def is_called_by(module: str) -> bool:

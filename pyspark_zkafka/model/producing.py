@@ -264,7 +264,7 @@ class Producing:
     def due_at(self, batch: Batch) -> float:
         """The end of a batch's delivery timeout, which starts again whenever the leader acknowledges other batches.
 
-        On a slow link, a full queue takes longer. From a refusal on, and without a leader, the timeout does not start again.
+        On a slow link, a full queue takes longer. After a refusal, and without a leader, it does not start again.
         """
         return self._waits_since(batch) + self._delivery_timeout_s
 

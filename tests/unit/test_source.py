@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.read.batch_reader import PushdownReader, ZKafkaReader
 from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 from pyspark_zkafka.source import ZKafkaDataSource
@@ -33,6 +33,16 @@ VALUE = StructType([StructField("value", BinaryType())])
 def source(**options: str) -> ZKafkaDataSource:
     """Return the source as Spark creates it from a query's options."""
     return ZKafkaDataSource({**CONNECT, **options})
+
+
+@pytest.mark.parametrize("version", ["3.5.6", "4.1.2"])
+def test_older_pyspark(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pyspark that lacks classes of streams is refused by its version."""
+    monkeypatch.setattr("pyspark.__version__", version)
+    with pytest.raises(ZKafkaError, match=rf"UNSUPPORTED_PYSPARK.*pyspark is {version}, and zkafka needs 4\.2"):
+        source(subscribe="t")
+    monkeypatch.setattr("pyspark.__version__", "10.0.0.dev1")
+    assert source(subscribe="t").name() == "zkafka"
 
 
 def test_schema() -> None:

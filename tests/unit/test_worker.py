@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from importlib.machinery import ModuleSpec
 from io import BufferedReader, BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 from pyspark_zkafka.worker import (
     LogFormatter,
     TaskObject,
+    build,
     collector_paused,
     concise_errors,
     is_called_by,
@@ -211,9 +213,12 @@ def test_input_that_ends_early(buffered: bytes) -> None:
         assert names["main"](BufferedReader(BytesIO(buffered)), lambda: list(batches)) == []
 
 
-def test_input_outside_of_sparks_worker() -> None:
-    """Without Spark's worker, there is nothing to check."""
+def test_input_outside_of_sparks_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Spark's worker, there is nothing to check. A task whose worker does not show its input fails."""
     assert list(whole_input(iter("ab"))) == ["a", "b"]
+    monkeypatch.setattr("pyspark.TaskContext._taskContext", object())
+    with pytest.raises(ZKafkaError, match=r"UNSUPPORTED_PYSPARK.*whether the task has received its whole input"):
+        list(whole_input(iter("ab")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is an option of Linux")
@@ -236,12 +241,30 @@ def test_all_that_tasks_receive_sets_up_the_socket(kind: type[TaskObject], conne
     assert (vars(received), nodelay(connection)) == ({"_options": "given"}, True)
 
 
-def test_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader of another version is refused before its state is unpickled, which may have other fields or classes."""
+def test_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader of another build is refused before its state is unpickled, which may have other fields or classes."""
     sent = pickle.dumps(Reader("orders")).replace(b"orders", b"\xff" * 6)
-    monkeypatch.setattr("pyspark_zkafka.worker.__version__", "0.0.9")
-    with pytest.raises(ZKafkaError, match=r"VERSIONS_DIFFER.*driver has \S+ \S+, and .* executor has 0\.0\.9 in"):
+    monkeypatch.setattr("pyspark_zkafka.worker.build", lambda: "0.0.9+1")
+    with pytest.raises(ZKafkaError, match=r"VERSIONS_DIFFER.*driver has \S+ \S+, and .* executor has 0\.0\.9\+1 in"):
         pickle.loads(sent)
+
+
+def test_builds_of_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds of one version differ if a module was added or has another size; other files and places do not count."""
+    found = []
+    for name in "one", "other":
+        (package := tmp_path / name / "package").mkdir(parents=True)
+        (package / "worker.py").write_text("x = 1\n")
+        monkeypatch.setattr("pyspark_zkafka.worker.__file__", str(package / "worker.py"))
+        found.append(build.__wrapped__())
+    assert found[0] == found[1]
+    for added in "library.so", "module.py":
+        (package / added).write_text("")
+        found.append(build.__wrapped__())
+    (package / "worker.py").write_text("x = 10\n")
+    found.append(build.__wrapped__())
+    assert [found[0] == other for other in found] == [True, True, True, False, False]
+    assert found[3] != found[4]
 
 
 def test_sockets_of_others_are_not_touched(connection: socket.socket) -> None:

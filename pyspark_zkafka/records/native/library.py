@@ -131,9 +131,9 @@ def require() -> Any:
     found, text = load()
     if found is None:
         raise NO_NATIVE_PATH(
-            f"This needs the compiled code, but {text.partition(': pure Python')[0]}. Install from a wheel or with a C "
-            "compiler on the driver and every executor, and start Spark outside the package's source tree. Only reads of "
-            "Avro and transport=direct need it",
+            f"This needs the compiled code, but {text.partition(': pure Python')[0]}. Reinstall it with --force-reinstall "
+            "--no-deps from a Linux wheel, or with a C compiler, on the driver and every executor, and start Spark outside "
+            "the package's source tree. Only reads of Avro and transport=direct need it",
         )
     return found
 

@@ -144,7 +144,7 @@ class TestChoice:
     @pytest.mark.usefixtures("absent")
     def test_direct_where_it_is_absent(self) -> None:
         """With direct and without compiled code, an error says what to do."""
-        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] This needs .* Install from a wheel"):
+        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] This needs .* Reinstall it with"):
             choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
