@@ -31,6 +31,7 @@ for module in pkgutil.walk_packages(pyspark_zkafka.__path__, "pyspark_zkafka."):
     if not module.name.endswith(("__main__", ".plugin", "._arrow_path")):
         importlib.import_module(module.name)
 """
+LEFTOVERS = ("pyspark_zkafka/deleted/__init__.py", "pyspark_zkafka/records/native/_arrow_path.abi3.so")
 Build = Callable[..., Path]
 
 
@@ -55,10 +56,14 @@ def setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, setuptools: Path) -> Build:
-    """Builds a wheel from a clean copy of the source tree, with a C compiler and environment variables."""
+    """Builds a wheel from a copy of the source tree with leftovers of a build, with a compiler and environment variables."""
 
     def make(compiler: str, **environment: str) -> Path:
         tree, out = copy_source_tree(tmp_path_factory.mktemp("tree")), tmp_path_factory.mktemp("wheel")
+        for folder in "lib", f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}":
+            for leftover in LEFTOVERS:
+                (path := tree / "build" / folder / leftover).parent.mkdir(parents=True)
+                path.touch()
         pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
         run(*pip, "--wheel-dir", out, tree, CC=compiler, PYTHONPATH=str(setuptools), **environment)
         [wheel] = out.glob("*.whl")
@@ -100,6 +105,7 @@ def compiled(build: Build, install: Callable[[Path], Path]) -> Path:
     """The folder of commands of an installation with the compiled code."""
     wheel = build(shutil.which("cc") or shutil.which("gcc") or "cc")
     assert is_for_every_python(wheel)
+    assert LEFTOVERS[0] not in files_of(wheel)
     [library] = [name for name in files_of(wheel) if name.endswith(".so")]
     assert library.startswith("pyspark_zkafka/records/native/_arrow_path.")
     return install(wheel)
@@ -121,7 +127,7 @@ def test_no_compiler_no_library(without_compiler: Path) -> None:
     assert without_compiler.name.endswith("-py3-none-any.whl")
     names = files_of(without_compiler)
     assert {"pyspark_zkafka/records/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
-    assert not [name for name in names if name.endswith(".so")]
+    assert not [name for name in names if name.endswith(".so") or "deleted" in name]
     with zipfile.ZipFile(without_compiler) as archive:
         [about] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
     assert "Root-Is-Purelib: true\nTag: py3-none-any\n" in about
