@@ -8,6 +8,7 @@ token and its expiry in seconds since 1970; optionally also the principal, and e
 from __future__ import annotations
 
 import logging
+import os
 import pkgutil
 import re
 import threading
@@ -64,9 +65,7 @@ def fetch_token(provider: str, config: str) -> Token:
     Raises BrokersUnavailable (TOKEN_UNAVAILABLE) if the function cannot be imported, fails, or does not return a token and
     a future expiry in time.
     """
-    with _lock:
-        lock = _locks.setdefault((provider, config), threading.Lock())
-    with lock:
+    with _locks.setdefault((provider, config), threading.Lock()):
         now = time.time()
         present = _tokens.get((provider, config))
         if present is not None and now < present.renew_s and time.monotonic() < present.due_s:
@@ -204,6 +203,7 @@ PRESETS: Mapping[str, str] = {
 }
 """Functions by name. Each needs the library of the extra of the same name."""
 
-_lock = threading.Lock()
 _locks: dict[tuple[str, str], threading.Lock] = {}
 _tokens: dict[tuple[str, str], Token] = {}
+if hasattr(os, "register_at_fork"):  # another thread of the parent may hold a lock
+    os.register_at_fork(after_in_child=_locks.clear)

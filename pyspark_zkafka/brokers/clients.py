@@ -146,13 +146,21 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
     """Return the configuration of a client of confluent-kafka. `note` receives the client's errors.
 
     With a token provider, first gets a token: confluent-kafka would replace the provider's error by one without a reason.
+    A client made after a refused login gets a new token.
     """
     config = {**properties, "error_cb": note}
     provider = config.pop(token_providers.PROVIDER, None)
-    if provider is not None:
-        token_providers.fetch_token(provider, config.get(token_providers.CONFIG, ""))
-        config["oauth_cb"] = token_providers.oauth_callback(provider)
-    return config
+    if provider is None:
+        return config
+    provided = provider, config.get(token_providers.CONFIG, "")
+
+    def note_refusal(error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:
+            token_providers.forget_token(*provided)
+        note(error)
+
+    token_providers.fetch_token(*provided)
+    return {**config, "error_cb": note_refusal, "oauth_cb": token_providers.oauth_callback(provider)}
 
 
 def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:

@@ -243,13 +243,14 @@ def _mark_map_entries(messages: Iterable[Any]) -> None:
 
 
 def _builtin_files() -> dict[str, FileDescriptorProto]:
-    """Return the files that need no reference, as far as their packages are installed."""
+    """Return the files that need no reference, as far as their packages are installed and fit this protobuf."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.runtime_version import VersionError
 
     found = {}
     for package, names in _BUILTIN.items():
         for name in names.split():
-            with suppress(ImportError):
+            with suppress(ImportError, VersionError):
                 file = import_module(f"{package}.{name}_pb2").DESCRIPTOR
                 found[file.name] = FileDescriptorProto.FromString(file.serialized_pb)
     return found

@@ -204,8 +204,9 @@ class CountingProducer:
                 raise NO_LEADER(f"No partition of {topic} has a leader. Start a broker that has a replica of it")
             is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
             if late or (is_unknown and not creates):
+                reason = "" if error is None or is_unknown else f" ({error.name()}: {error.str()})"
                 raise UNKNOWN_TOPIC(
-                    f"The cluster has no topic {topic}, and does not create it automatically. "
+                    f"The cluster has no topic {topic}, and does not create it automatically{reason}. "
                     "Create it, or correct the name",
                 )
             self._sender.poll(0.2)

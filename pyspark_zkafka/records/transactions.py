@@ -37,6 +37,7 @@ _OF_ROWS = frozenset(
     {
         KafkaError._MSG_TIMED_OUT,
         KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_RECORD,
         KafkaError.INVALID_TIMESTAMP,
     }
@@ -73,13 +74,14 @@ _limits: dict[str, int | None] = {}
 def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers: str) -> None:
     """Raise OptionError if kafka.transaction.timeout.ms exceeds the brokers' limit.
 
-    Blocks for two requests, once per process and cluster. Checks nothing if an ACL hides the brokers' settings. Brokers
-    then refuse the first task's transaction.
+    Blocks for two requests, once per process and cluster, and again before each error: the limit may have been raised.
+    Checks nothing if an ACL hides the brokers' settings. Brokers then refuse the first task's transaction.
     """
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
-    if bootstrap_servers not in _limits:
-        _limits[bootstrap_servers] = _find_limit(connection, bootstrap_servers)
-    require_allowed(timeout_ms, _limits[bootstrap_servers])
+    known = _limits.get(bootstrap_servers, 0)
+    if known is not None and timeout_ms > known:
+        known = _limits[bootstrap_servers] = _find_limit(connection, bootstrap_servers)
+    require_allowed(timeout_ms, known)
 
 
 def require_allowed(timeout_ms: int, allowed_ms: int | None) -> None:

@@ -56,7 +56,7 @@ def setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, setuptools: Path) -> Build:
-    """Builds a wheel from a copy of the source tree with leftovers of a build, with a compiler and environment variables."""
+    """Builds a wheel from a copy of the source tree that has leftovers of a build; takes a compiler and variables."""
 
     def make(compiler: str, **environment: str) -> Path:
         tree, out = copy_source_tree(tmp_path_factory.mktemp("tree")), tmp_path_factory.mktemp("wheel")

@@ -329,6 +329,14 @@ def test_row_that_brokers_refuse(writer: Writer) -> None:
         writer.write_once(1, bytes(2_000))
 
 
+def test_row_larger_than_a_segment(writer: Writer) -> None:
+    """A row that does not fit into a segment of the log fails its transaction, and the error names the setting."""
+    writer.topic = f"{writer.topic}-segments"
+    writer.cluster.create_topic(writer.topic, config={"segment.bytes": "1048576", "max.message.bytes": "3000000"})
+    with pytest.raises(DeliveryFailed, match=r"-0: RECORD_LIST_TOO_LARGE: .*topic's segment\.bytes.*do not see any"):
+        writer.write_once(1, bytes(2_000_000), message_max_bytes="3000000")
+
+
 def test_time_out_above_the_brokers(writer: Writer) -> None:
     """A time-out above the brokers' limit raises an error at once, which names the limit."""
     limit = r"set kafka.transaction.timeout.ms \(now 900001\) .* transaction.max"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -13,8 +15,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from pyspark_zkafka import token_providers
+from pyspark_zkafka.brokers.clients import client_config
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.records.direct.sasl import exchange
 from pyspark_zkafka.records.direct.settings import TokenProvider
@@ -172,6 +176,44 @@ def test_login_of_the_direct_transport(answers: Any) -> None:
     assert steps.send(b"refused") == b"\x01"
     fetch_token(NAME, "x")
     assert calls == ["x", "x"]
+
+
+def test_refused_login_of_librdkafka(answers: Any) -> None:
+    """After a refused login, the next client gets a new token. Other errors keep it."""
+    answers(_token)
+    noted: list[KafkaError] = []
+    properties = {token_providers.PROVIDER: NAME, token_providers.CONFIG: "x"}
+    refused, lost = KafkaError(KafkaError._AUTHENTICATION), KafkaError(KafkaError._TRANSPORT)
+    for error in lost, refused, refused:
+        client_config(properties, noted.append)["error_cb"](error)
+    assert noted == [lost, refused, refused]
+    assert calls == ["x", "x"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_fork_during_a_request(answers: Any) -> None:
+    """A forked process requests a token although a thread of its parent was requesting one."""
+    is_asking, may_end = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def slow() -> tuple[str, float]:
+        is_asking.set()
+        if os.getpid() == parent:
+            may_end.wait(30)
+        return _token()
+
+    answers(slow)
+    thread = threading.Thread(target=fetch_token, args=(NAME, ""))
+    thread.start()
+    is_asking.wait(30)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends the process
+        os._exit(fetch_token(NAME, "").text != "abc")
+    _, status = os.waitpid(child, 0)
+    may_end.set()
+    thread.join()
+    assert status == 0
 
 
 def test_presets(monkeypatch: pytest.MonkeyPatch) -> None:

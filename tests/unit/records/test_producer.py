@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DeliveryFailed
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DeliveryFailed, UnknownTopic
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
@@ -168,6 +168,14 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
         with pytest.raises(ClusterStateError, match="REFUSED_BY_BROKER"):
             producer.partitions_of("t")
         with pytest.raises(BrokersUnavailable):
+            producer.partitions_of("t")
+
+
+def test_a_topic_that_cannot_be_created(clock: Clock) -> None:
+    """If brokers try to create a topic and fail, the error has their reason."""
+    with opened(clock) as (producer, sender):
+        sender._partitions, sender.error_of_topics = 0, KafkaError(KafkaError.INVALID_REPLICATION_FACTOR)
+        with pytest.raises(UnknownTopic, match=r"does not create it automatically \(INVALID_REPLICATION_FACTOR: .*\)\."):
             producer.partitions_of("t")
 
 

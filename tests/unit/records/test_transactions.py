@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, OptionError, TransactionFailed
 from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.records import transactions
 from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset
 from pyspark_zkafka.records.transactions import (
     TransactionalProducer,
@@ -319,6 +320,22 @@ def test_not_allowed() -> None:
         "[TRANSACTION_TIMEOUT] kafka.transaction.timeout.ms is 900001, and the brokers allow at most 900000 "
         "(transaction.max.timeout.ms); lower it, or raise transaction.max.timeout.ms of the brokers"
     )
+
+
+def test_limit_that_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that a time-out exceeds is requested again, since brokers may have been restarted with a higher one."""
+    limits = iter([900_000, 900_000, 3_600_000])
+    monkeypatch.setattr(transactions, "_limits", {})
+    monkeypatch.setattr(transactions, "_find_limit", lambda connection, servers: next(limits))
+    low, high = (
+        parse_connection({"kafka.bootstrap.servers": UNREACHABLE, "kafka.transaction.timeout.ms": timeout_ms}, "write")
+        for timeout_ms in ("900000", "1800000")
+    )
+    require_transaction_timeout(low, UNREACHABLE)
+    with pytest.raises(OptionError, match="TRANSACTION_TIMEOUT"):
+        require_transaction_timeout(high, UNREACHABLE)
+    require_transaction_timeout(high, UNREACHABLE)
+    require_transaction_timeout(low, UNREACHABLE)
 
 
 def test_unknown_limit(caplog: pytest.LogCaptureFixture) -> None:
