@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.model.producing import NONE, Produce, ProducerId, Producing
-from pyspark_zkafka.records.direct import leaders, messages, sender
+from pyspark_zkafka.records.direct import leaders, sender, wire
 from pyspark_zkafka.records.direct.leaders import LeaderConnections
 from pyspark_zkafka.records.native.record_encoder import EncodedBatch
 from tests.simulation.direct_writes import DirectSchedule
@@ -58,7 +58,7 @@ def acknowledge_without_an_answer(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_any_response_for_the_next(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(messages.Request, "read_header", lambda self, response, correlation_id: response.int32())
+    patch.setattr(wire.Request, "read_header", lambda self, response, correlation_id: response.int32())
 
 
 def seal_with_another_producer(patch: pytest.MonkeyPatch) -> None:

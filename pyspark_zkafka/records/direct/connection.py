@@ -19,11 +19,8 @@ from pyspark_zkafka._version import __version__
 from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.messages import (
-    NONE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    Api,
-    Request,
     Supported,
     api_versions_request,
     read_api_versions,
@@ -35,10 +32,13 @@ from pyspark_zkafka.records.direct.messages import (
 from pyspark_zkafka.records.direct.sasl import exchange
 from pyspark_zkafka.records.direct.settings import Login, Settings, SocketSettings, TokenEndpoint, TokenProvider
 from pyspark_zkafka.records.direct.wire import (
+    NONE,
+    Api,
     ConnectionLost,
     LoginRefused,
     MalformedResponse,
     Reader,
+    Request,
     closed_by_errors,
 )
 from pyspark_zkafka.retries import Deadline

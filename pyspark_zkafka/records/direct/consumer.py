@@ -16,11 +16,10 @@ from pyspark_zkafka.records.direct.messages import (
     EARLIEST,
     LATEST,
     LIST_OFFSETS,
-    NONE,
     list_offsets_request,
     read_list_offsets,
 )
-from pyspark_zkafka.records.direct.wire import ConnectionLost
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.retries import Deadline
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct.messages import FETCH, NONE, Request
 from pyspark_zkafka.records.direct.wire import (
     NO_TAGS,
+    NONE,
+    Api,
     MalformedResponse,
     Reader,
+    Request,
     array,
     int8,
     int32,
@@ -25,6 +27,8 @@ from pyspark_zkafka.records.direct.wire import (
     no_tags,
     string,
 )
+
+FETCH = Api("Fetch", 1, 2, 17, 12)
 
 FIRST_LIMITED = 3
 """The first version that limits the size of the whole response."""

@@ -16,6 +16,7 @@ from pyspark_zkafka.records.consumer import PartitionEvents, Poll, Unsupported
 from pyspark_zkafka.records.direct.client import RETRIABLE_FETCH, DirectClient, PartitionBroker, planned_leader
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.fetch import (
+    FETCH,
     FIRST_DIVERGING,
     FIRST_LIMITED,
     FetchPartition,
@@ -27,14 +28,12 @@ from pyspark_zkafka.records.direct.fetch import (
     read_fetch,
 )
 from pyspark_zkafka.records.direct.messages import (
-    FETCH,
-    NONE,
     OFFSET_FOR_LEADER_EPOCH,
     epoch_end_request,
     read_epoch_end,
 )
 from pyspark_zkafka.records.direct.settings import Backoff
-from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse, closed_by_errors
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, MalformedResponse, closed_by_errors
 from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.retries import Deadline
 

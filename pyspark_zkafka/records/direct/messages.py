@@ -4,9 +4,8 @@ Each function names the versions that it writes or reads. `Api.version` selects 
 
 References
 ----------
-``clients/src/main/resources/common/message/*.json`` of Kafka 3.9.1: ``RequestHeader``, ``ResponseHeader``,
-``ApiVersions``, ``SaslHandshake``, ``SaslAuthenticate``, ``Metadata``, ``ListOffsets``, ``OffsetForLeaderEpoch`` (KIP-320);
-``FetchRequest`` for `FETCH`.
+``clients/src/main/resources/common/message/*.json`` of Kafka 3.9.1: ``ApiVersions``, ``SaslHandshake``,
+``SaslAuthenticate``, ``Metadata``, ``ListOffsets``, ``OffsetForLeaderEpoch`` (KIP-320).
 """
 
 from __future__ import annotations
@@ -18,11 +17,14 @@ from typing import NamedTuple, TypeVar
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.wire import (
+    API_VERSIONS,
     NO_TAGS,
+    NONE,
+    Api,
     MalformedResponse,
     Reader,
+    Request,
     int8,
-    int16,
     int32,
     int64,
     no_tags,
@@ -31,65 +33,16 @@ from pyspark_zkafka.records.direct.wire import (
 )
 
 R = TypeVar("R")
-NONE, UNSUPPORTED_VERSION = 0, 35
+UNSUPPORTED_VERSION = 35
 EARLIEST, LATEST = -2, -1
 """Timestamps for ListOffsets that ask for the ends of a log."""
 
-
-class Api(NamedTuple):
-    """A kind of request, with its supported versions, and the first version with tagged fields."""
-
-    name: str
-    key: int
-    oldest: int
-    newest: int
-    flexible: int
-
-    def version(self, ranges: Mapping[int, tuple[int, int]], newest: int | None = None) -> int:
-        """The version to use with a broker, given the broker's versions by key. Raises Unsupported if there is none."""
-        low, high = ranges.get(self.key, (0, -1))
-        found = min(self.newest if newest is None else newest, high)
-        if found < max(self.oldest, low):
-            raise Unsupported(f"the broker has {self.name} {low} to {high}, not {self.oldest} to {self.newest}")
-        return found
-
-    def is_in(self, ranges: Mapping[int, tuple[int, int]]) -> bool:
-        """True if `version` returns a version."""
-        low, high = ranges.get(self.key, (0, -1))
-        return max(self.oldest, low) <= min(self.newest, high)
-
-
 _NEVER = 1000
-FETCH = Api("Fetch", 1, 2, 17, 12)
 LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
 METADATA = Api("Metadata", 3, 1, 7, 9)
 OFFSET_FOR_LEADER_EPOCH = Api("OffsetForLeaderEpoch", 23, 2, 3, 4)
 SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
-API_VERSIONS = Api("ApiVersions", 18, 0, 3, 3)
 SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
-
-
-class Request(NamedTuple):
-    """A request without its header. `parts` follow the body; they are sent without a copy."""
-
-    api: Api
-    version: int
-    body: bytes
-    parts: tuple[bytes | memoryview, ...] = ()
-
-    def encoded(self, correlation_id: int, client_id: str) -> bytes:
-        """The request up to its parts, with its length and its header (versions 1 and 2)."""
-        header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id)
-        header += no_tags(self.version >= self.api.flexible)
-        return int32(len(header) + len(self.body) + sum(map(len, self.parts))) + header + self.body
-
-    def read_header(self, response: Reader, correlation_id: int) -> None:
-        """Read the header of the response. Raises MalformedResponse if it answers another request."""
-        found = response.int32()
-        if found != correlation_id:
-            raise MalformedResponse(f"the response to request {found} where that to {correlation_id} is due")
-        # The header of ApiVersions never has tagged fields, as the client does not know the broker's version yet.
-        response.tags(self.version >= self.api.flexible and self.api is not API_VERSIONS)
 
 
 def api_versions_request(version: int, software: str) -> Request:

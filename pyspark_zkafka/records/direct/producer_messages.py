@@ -16,10 +16,12 @@ from typing import ClassVar, NamedTuple
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
-from pyspark_zkafka.records.direct.messages import NONE, Api, Request
 from pyspark_zkafka.records.direct.wire import (
+    NONE,
+    Api,
     MalformedResponse,
     Reader,
+    Request,
     array,
     int8,
     int16,

@@ -19,7 +19,6 @@ from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S
-from pyspark_zkafka.records.direct.messages import NONE, Request
 from pyspark_zkafka.records.direct.producer_messages import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
@@ -43,7 +42,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     newest_version,
     read_find_coordinator,
 )
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, LoginRefused, MalformedResponse, Request
 from pyspark_zkafka.records.sender import GroupOffset, Transactions
 from pyspark_zkafka.retries import Deadline
 

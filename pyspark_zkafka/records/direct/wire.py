@@ -1,25 +1,27 @@
-"""Primitive types of Kafka's protocol, and the errors of the direct transport.
+"""Primitive types of Kafka's protocol, headers and versions of requests, and the errors of the direct transport.
 
 `flexible` selects the compact form of a type, which flexible versions of a request have.
 
 References
 ----------
 ``org.apache.kafka.common.protocol.types.Type`` and ``ByteUtils`` of kafka-clients 3.9.1; KIP-482 for the compact types and
-tagged fields.
+tagged fields. ``RequestHeader.json`` and ``ResponseHeader.json`` of Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyspark_zkafka.records.consumer import Unsupported
 
 A = TypeVar("A")
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
+NONE = 0
+"""The error code of success."""
 NO_TAGS = b"\x00"
 """The tagged fields of a structure that has none."""
 
@@ -180,3 +182,52 @@ class Reader:
         if count > self.left:
             raise MalformedResponse(f"an array of {count} elements where {self.left} bytes are left")
         return count
+
+
+class Api(NamedTuple):
+    """A kind of request, with its supported versions, and the first version with tagged fields."""
+
+    name: str
+    key: int
+    oldest: int
+    newest: int
+    flexible: int
+
+    def version(self, ranges: Mapping[int, tuple[int, int]], newest: int | None = None) -> int:
+        """The version to use with a broker, given the broker's versions by key. Raises Unsupported if there is none."""
+        low, high = ranges.get(self.key, (0, -1))
+        found = min(self.newest if newest is None else newest, high)
+        if found < max(self.oldest, low):
+            raise Unsupported(f"the broker has {self.name} {low} to {high}, not {self.oldest} to {self.newest}")
+        return found
+
+    def is_in(self, ranges: Mapping[int, tuple[int, int]]) -> bool:
+        """True if `version` returns a version."""
+        low, high = ranges.get(self.key, (0, -1))
+        return max(self.oldest, low) <= min(self.newest, high)
+
+
+API_VERSIONS = Api("ApiVersions", 18, 0, 3, 3)
+
+
+class Request(NamedTuple):
+    """A request without its header. `parts` follow the body; they are sent without a copy."""
+
+    api: Api
+    version: int
+    body: bytes
+    parts: tuple[bytes | memoryview, ...] = ()
+
+    def encoded(self, correlation_id: int, client_id: str) -> bytes:
+        """The request up to its parts, with its length and its header (versions 1 and 2)."""
+        header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id)
+        header += no_tags(self.version >= self.api.flexible)
+        return int32(len(header) + len(self.body) + sum(map(len, self.parts))) + header + self.body
+
+    def read_header(self, response: Reader, correlation_id: int) -> None:
+        """Read the header of the response. Raises MalformedResponse if it answers another request."""
+        found = response.int32()
+        if found != correlation_id:
+            raise MalformedResponse(f"the response to request {found} where that to {correlation_id} is due")
+        # The header of ApiVersions never has tagged fields, as the client does not know the broker's version yet.
+        response.tags(self.version >= self.api.flexible and self.api is not API_VERSIONS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark_zkafka.read.stream_driver import StreamDriver
-    from pyspark_zkafka.records.direct.messages import Request
+    from pyspark_zkafka.records.direct.wire import Request
     from pyspark_zkafka.testing import LocalCluster
 
 pytestmark = pytest.mark.long

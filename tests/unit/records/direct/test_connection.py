@@ -20,10 +20,11 @@ from pyspark_zkafka.records.direct import leaders as leaders_module
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.leaders import LeaderConnections
-from pyspark_zkafka.records.direct.messages import FETCH, METADATA, Request
+from pyspark_zkafka.records.direct.messages import METADATA
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse
+from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse, Request
 from pyspark_zkafka.retries import Deadline
 from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
 

@@ -1,4 +1,4 @@
-"""Requests and responses of all APIs except Fetch."""
+"""Requests and responses of connections, metadata and offsets."""
 
 from __future__ import annotations
 
@@ -7,30 +7,10 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages, wire
-from pyspark_zkafka.records.direct.messages import FETCH, ListedOffset, Metadata, PartitionMetadata
+from pyspark_zkafka.records.direct.messages import ListedOffset, Metadata, PartitionMetadata
 from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
 
 TP = TopicPartition("orders", 3)
-
-
-class TestVersions:
-    """The choice of a version."""
-
-    @pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
-    def test_newest_of_both(self, high: int, newest: int | None, expected: int) -> None:
-        """The newest version that both sides have and the caller allows is used."""
-        assert FETCH.version({1: (0, high)}, newest) == expected
-
-    @pytest.mark.parametrize("ranges", [{}, {1: (0, 1)}, {1: (18, 20)}])
-    def test_none(self, ranges: dict[int, tuple[int, int]]) -> None:
-        """A broker without a common version is left to librdkafka."""
-        with pytest.raises(Unsupported, match="Fetch"):
-            FETCH.version(ranges)
-
-    def test_none_below_a_limit(self) -> None:
-        """A broker with only versions above the limit is left to librdkafka."""
-        with pytest.raises(Unsupported):
-            FETCH.version({1: (13, 17)}, 12)
 
 
 class TestApiVersions:
@@ -174,28 +154,6 @@ class TestListOffsets:
         row = wire.int32(3) + wire.int16(0) + wire.int32(len(offsets)) + b"".join(map(wire.int64, offsets))
         data = wire.int32(1) + wire.string("orders") + wire.int32(1) + row
         assert messages.read_list_offsets(Reader(data), 0, TP) == ListedOffset(0, found)
-
-
-class TestHeader:
-    """Headers of responses."""
-
-    def test_other_request(self) -> None:
-        """A response to another request is malformed."""
-        request = messages.metadata_request(7, "t")
-        request.read_header(Reader(wire.int32(5)), 5)
-        with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
-            request.read_header(Reader(wire.int32(6)), 5)
-
-    def test_tags(self) -> None:
-        """The header has tagged fields if the request has, except for ApiVersions."""
-        for request, left in (
-            (messages.sasl_authenticate_request(2, b""), 0),
-            (messages.sasl_authenticate_request(1, b""), 1),
-            (messages.api_versions_request(3, ""), 1),
-        ):
-            reader = Reader(wire.int32(5) + wire.NO_TAGS)
-            request.read_header(reader, 5)
-            assert reader.left == left
 
 
 def test_epoch_end_request() -> None:

@@ -1,4 +1,4 @@
-"""Primitive types of Kafka's protocol."""
+"""Primitive types of Kafka's protocol, versions of requests, and headers of responses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct import messages, wire
+from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
 from tests.support.cases import each
 
@@ -80,3 +82,45 @@ def test_bytes_left() -> None:
     reader.int8()
     with pytest.raises(MalformedResponse, match="1 bytes follow"):
         reader.finish()
+
+
+class TestVersions:
+    """The choice of a version."""
+
+    @pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
+    def test_newest_of_both(self, high: int, newest: int | None, expected: int) -> None:
+        """The newest version that both sides have and the caller allows is used."""
+        assert FETCH.version({1: (0, high)}, newest) == expected
+
+    @pytest.mark.parametrize("ranges", [{}, {1: (0, 1)}, {1: (18, 20)}])
+    def test_none(self, ranges: dict[int, tuple[int, int]]) -> None:
+        """A broker without a common version is left to librdkafka."""
+        with pytest.raises(Unsupported, match="Fetch"):
+            FETCH.version(ranges)
+
+    def test_none_below_a_limit(self) -> None:
+        """A broker with only versions above the limit is left to librdkafka."""
+        with pytest.raises(Unsupported):
+            FETCH.version({1: (13, 17)}, 12)
+
+
+class TestHeader:
+    """Headers of responses."""
+
+    def test_other_request(self) -> None:
+        """A response to another request is malformed."""
+        request = messages.metadata_request(7, "t")
+        request.read_header(Reader(wire.int32(5)), 5)
+        with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
+            request.read_header(Reader(wire.int32(6)), 5)
+
+    def test_tags(self) -> None:
+        """The header has tagged fields if the request has, except for ApiVersions."""
+        for request, left in (
+            (messages.sasl_authenticate_request(2, b""), 0),
+            (messages.sasl_authenticate_request(1, b""), 1),
+            (messages.api_versions_request(3, ""), 1),
+        ):
+            reader = Reader(wire.int32(5) + wire.NO_TAGS)
+            request.read_header(reader, 5)
+            assert reader.left == left
