@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats
     from pyspark_zkafka.read.split_reader import Identity
-    from pyspark_zkafka.records.consumer import PartitionConsumer, Unsupported
+    from pyspark_zkafka.records.consumer import PartitionConsumer
+    from pyspark_zkafka.records.direct.wire import Unsupported
 
 A = TypeVar("A")
 B = TypeVar("B")

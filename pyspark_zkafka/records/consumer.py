@@ -29,10 +29,6 @@ _FIRST_POLL_RECORDS = 16
 _MOST_POLL_RECORDS = 1_000
 
 
-class Unsupported(Exception):
-    """Something that only librdkafka can do or read, so that librdkafka must continue. The text names it."""
-
-
 @dataclass(slots=True)
 class Poll:
     """The result of one poll. Handle its fields in their order.

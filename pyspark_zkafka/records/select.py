@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from pyspark_zkafka.model.partitioners import HashKeys
     from pyspark_zkafka.model.planning import Split
     from pyspark_zkafka.model.row_digests import HashRows
-    from pyspark_zkafka.records.consumer import PartitionConsumer, Unsupported
+    from pyspark_zkafka.records.consumer import PartitionConsumer
     from pyspark_zkafka.records.direct.client import DirectClient
     from pyspark_zkafka.records.direct.fetcher import JointFetches
+    from pyspark_zkafka.records.direct.wire import Unsupported
     from pyspark_zkafka.records.producer import CountingProducer
     from pyspark_zkafka.records.sender import Sender
     from pyspark_zkafka.records.transactions import TransactionalProducer
@@ -130,9 +131,9 @@ def _lease_direct(
     """Lease a client of the direct transport. Logs why if it returns None."""
     if not _is_native(connection):
         return None
-    from pyspark_zkafka.records.consumer import Unsupported
     from pyspark_zkafka.records.direct.client import DirectClient
     from pyspark_zkafka.records.direct.settings import settings_of
+    from pyspark_zkafka.records.direct.wire import Unsupported
 
     if not _may_log_in(properties, log_level):
         return None
@@ -234,9 +235,8 @@ def _lease_producer(
 ) -> P:
     """Lease a producer of the direct transport. If that cannot be used, log why, and lease a producer of librdkafka."""
     if uses_native(connection) and _may_log_in(properties, _level(connection)):
-        from pyspark_zkafka.records.consumer import Unsupported
         from pyspark_zkafka.records.direct.sender import DirectSender
-        from pyspark_zkafka.records.direct.wire import LoginRefused
+        from pyspark_zkafka.records.direct.wire import LoginRefused, Unsupported
 
         try:
             producer = lease(DirectSender)

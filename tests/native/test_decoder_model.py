@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native import record_decoder
 from pyspark_zkafka.records.native.decompression import decompress
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder

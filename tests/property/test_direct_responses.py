@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages, producer_messages
 from pyspark_zkafka.records.direct.fetch import FetchPartition, FetchPosition, read_fetch
-from pyspark_zkafka.records.direct.wire import Reader, unsigned_varint
+from pyspark_zkafka.records.direct.wire import Reader, Unsupported, unsigned_varint
 from pyspark_zkafka.records.sender import GroupOffset
 from tests.support.cases import each
 

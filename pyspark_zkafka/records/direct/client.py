@@ -13,7 +13,6 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.messages import (
@@ -24,7 +23,7 @@ from pyspark_zkafka.records.direct.messages import (
     read_metadata,
 )
 from pyspark_zkafka.records.direct.settings import Settings, parse_servers, tls_context
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, Reader, Request
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, Reader, Request, Unsupported
 from pyspark_zkafka.retries import Deadline
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from pyspark_zkafka._version import __version__
 from pyspark_zkafka.model.nouns import host_port
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.messages import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -39,6 +38,7 @@ from pyspark_zkafka.records.direct.wire import (
     MalformedResponse,
     Reader,
     Request,
+    Unsupported,
     closed_by_errors,
 )
 from pyspark_zkafka.retries import Deadline

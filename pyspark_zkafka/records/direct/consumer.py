@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import PartitionEvents, Poll, Unsupported, reading_watermarks
+from pyspark_zkafka.records.consumer import PartitionEvents, Poll, reading_watermarks
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.fetcher import Fetcher, JointFetches
 from pyspark_zkafka.records.direct.messages import (
@@ -19,7 +19,7 @@ from pyspark_zkafka.records.direct.messages import (
     list_offsets_request,
     read_list_offsets,
 )
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, Unsupported
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.retries import Deadline
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import PartitionEvents, Poll, Unsupported
+from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.records.direct.client import RETRIABLE_FETCH, DirectClient, PartitionBroker, planned_leader
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.fetch import (
@@ -33,7 +33,7 @@ from pyspark_zkafka.records.direct.messages import (
     read_epoch_end,
 )
 from pyspark_zkafka.records.direct.settings import Backoff
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, MalformedResponse, closed_by_errors
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, MalformedResponse, Unsupported, closed_by_errors
 from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.retries import Deadline
 

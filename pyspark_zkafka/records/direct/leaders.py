@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import NONE, NOT_LEADER, UNKNOWN_PRODUCER_ID, Produce, Producing
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Buffer, Connection
 from pyspark_zkafka.records.direct.producer_messages import (
@@ -22,7 +21,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     read_produce,
 )
 from pyspark_zkafka.records.direct.settings import ProduceSettings
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
 from pyspark_zkafka.retries import Deadline
 
 _LATE_RESPONSE_S = 3.0

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.wire import (
     API_VERSIONS,
     NO_TAGS,
@@ -24,6 +23,7 @@ from pyspark_zkafka.records.direct.wire import (
     MalformedResponse,
     Reader,
     Request,
+    Unsupported,
     int8,
     int32,
     int64,

@@ -17,9 +17,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint, TokenProvider
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.token_providers import fetch_token, forget_token
 
 Exchange = Generator[bytes, bytes, None]

@@ -24,7 +24,6 @@ from pyspark_zkafka.model.producing import (
     Producing,
 )
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S, LeaderConnections
@@ -37,7 +36,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
 )
 from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Request
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
 from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender, Transactions
 from pyspark_zkafka.retries import Deadline

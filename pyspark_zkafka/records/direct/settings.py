@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pyspark_zkafka import token_providers
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.fetch import FetchSettings
+from pyspark_zkafka.records.direct.wire import Unsupported
 
 _KAFKA_PORT = 9092
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")

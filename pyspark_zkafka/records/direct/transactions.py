@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S
@@ -42,7 +41,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     newest_version,
     read_find_coordinator,
 )
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, LoginRefused, MalformedResponse, Request
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.records.sender import GroupOffset, Transactions
 from pyspark_zkafka.retries import Deadline
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from pyspark_zkafka.records.consumer import Unsupported
-
 A = TypeVar("A")
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
@@ -26,6 +24,10 @@ NO_TAGS = b"\x00"
 """The tagged fields of a structure that has none."""
 
 int8, int16, int32, int64 = _INT8.pack, _INT16.pack, _INT32.pack, _INT64.pack
+
+
+class Unsupported(Exception):
+    """Something that only librdkafka can do or read, so that librdkafka must continue. The text names it."""
 
 
 class MalformedResponse(Unsupported):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.wire import Unsupported
 
 _LEAST_BOUND_BYTES = 64 * 1024 * 1024
 _MOST_BYTES = 2**31 - 1

@@ -12,7 +12,8 @@ from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, malformed_timestamp, malformed_utf8
-from pyspark_zkafka.records.consumer import Poll, Unsupported
+from pyspark_zkafka.records.consumer import Poll
+from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native.decompression import CorruptRecords, decompress
 from pyspark_zkafka.records.native.library import CArray, Decoded, FedBatches, Flaws, require, topic_argument
 

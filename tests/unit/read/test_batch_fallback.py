@@ -10,7 +10,8 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
-from pyspark_zkafka.records.consumer import Poll, Unsupported
+from pyspark_zkafka.records.consumer import Poll
+from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.retries import Deadline
 from tests.support.cases import each
 from tests.support.split_logs import Clock

@@ -16,10 +16,11 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.row_digests import hash_rows
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions
-from pyspark_zkafka.records.consumer import MessageConsumer, Unsupported
+from pyspark_zkafka.records.consumer import MessageConsumer
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from pyspark_zkafka.records.direct.sender import DirectSender
+from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.native import hashes
 from pyspark_zkafka.records.producer import producer_properties

@@ -13,11 +13,10 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, Request
+from pyspark_zkafka.records.direct.wire import ConnectionLost, Request, Unsupported
 from pyspark_zkafka.retries import Deadline
 from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import ScriptedBroker

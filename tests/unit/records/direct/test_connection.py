@@ -15,7 +15,6 @@ import pytest
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import leaders as leaders_module
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient
@@ -24,7 +23,7 @@ from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.leaders import LeaderConnections
 from pyspark_zkafka.records.direct.messages import METADATA
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse, Request
+from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.retries import Deadline
 from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
 

@@ -14,10 +14,9 @@ from random import Random
 import pytest
 from cryptography import x509
 
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.connection import Address, Link
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost
+from pyspark_zkafka.records.direct.wire import ConnectionLost, Unsupported
 from pyspark_zkafka.retries import Deadline
 from tests.support.certificates import Authority
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages, wire
 from pyspark_zkafka.records.direct.messages import ListedOffset, Metadata, PartitionMetadata
-from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
+from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader, Unsupported
 
 TP = TopicPartition("orders", 3)
 

@@ -14,11 +14,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.direct.settings import ProduceSettings, producer_settings_of
-from pyspark_zkafka.records.direct.wire import LoginRefused
+from pyspark_zkafka.records.direct.wire import LoginRefused, Unsupported
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.sender import QueueLimits
 from tests.support.cases import each

@@ -13,8 +13,8 @@ from cryptography import x509
 from pyspark_zkafka.brokers.clients import consumer_properties
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.values import ConnectionOptions
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.settings import Settings, TlsSettings, TokenEndpoint, settings_of, tls_context
+from pyspark_zkafka.records.direct.wire import Unsupported
 from tests.support.cases import each
 from tests.support.certificates import Authority
 

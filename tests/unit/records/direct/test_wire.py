@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages, wire
 from pyspark_zkafka.records.direct.fetch import FETCH
-from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
+from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader, Unsupported
 from tests.support.cases import each
 
 

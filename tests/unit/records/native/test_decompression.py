@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native.decompression import CorruptRecords, decompress, most_decompressed_bytes
 from tests.support.cases import each
 from tests.support.record_batches import CODECS, xerial
