@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.model.row_digests import HashRows
     from pyspark_zkafka.records.consumer import PartitionConsumer
     from pyspark_zkafka.records.direct.client import DirectClient
-    from pyspark_zkafka.records.direct.fetcher import JointFetches
+    from pyspark_zkafka.records.direct.joint_fetches import JointFetches
     from pyspark_zkafka.records.direct.wire import Unsupported
     from pyspark_zkafka.records.producer import CountingProducer
     from pyspark_zkafka.records.sender import Sender
@@ -115,7 +115,7 @@ def open_joint(
         if client is None:
             yield None
             return
-        from pyspark_zkafka.records.direct.fetcher import JointFetches
+        from pyspark_zkafka.records.direct.joint_fetches import JointFetches
 
         yield opened.enter_context(closing(JointFetches(client, splits)))
 

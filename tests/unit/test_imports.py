@@ -86,7 +86,7 @@ def test_a_write_task() -> None:
         "assert not writer.write(iter([])).rows\n"
     )
     modules = imported(f"exec({code!r})", WRITERS[0])
-    of_readers = {"read.split_reader", "records.consumer", "records.direct.consumer", "records.direct.fetcher"}
+    of_readers = {"read.split_reader", "records.consumer", "records.direct.consumer", "records.direct.joint_fetches"}
     unneeded = NO_TASKS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS | of_readers}
     assert not of(unneeded, modules)
 

@@ -1,8 +1,10 @@
-"""Consumer of one partition that fetches from the brokers without librdkafka."""
+"""Consumer of one partition that fetches from the brokers without librdkafka, one request ahead."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
@@ -10,20 +12,46 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll, reading_watermarks
-from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.fetcher import Fetcher, JointFetches
+from pyspark_zkafka.records.direct.client import RETRIABLE_FETCH, DirectClient, PartitionBroker
+from pyspark_zkafka.records.direct.connection import Connection
+from pyspark_zkafka.records.direct.fetch import (
+    FETCH,
+    FIRST_DIVERGING,
+    FetchPartition,
+    FetchPosition,
+    PartitionData,
+    fetch_request,
+    id_bytes,
+    newest_version,
+    read_fetch,
+)
+from pyspark_zkafka.records.direct.joint_fetches import JointFetches
 from pyspark_zkafka.records.direct.messages import (
     EARLIEST,
     LATEST,
     LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    epoch_end_request,
     list_offsets_request,
+    read_epoch_end,
     read_list_offsets,
 )
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, Unsupported
+from pyspark_zkafka.records.direct.settings import Backoff
+from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, MalformedResponse, Unsupported
+from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.retries import Deadline
 
+Feed = Callable[[memoryview, Sequence[tuple[int, int]] | None], FedBatches]
+"""`RecordDecoder.feed`: takes the record batches of a response, and its aborted transactions."""
+
 _PAUSE_S = 0.1
+_OTHER_TOPIC = frozenset({100, 103})  # UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID
+# Before Kafka 2.3, ACLs allow OffsetForLeaderEpoch to brokers only.
+_NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_ANSWER_S = 3.0
+_LONGEST_WAIT_MS = 500  # the default of fetch.max.wait.ms
+_STALLED = 20  # empty responses after which a follower is left, in about 10 s
 
 
 class DirectConsumer:
@@ -38,7 +66,8 @@ class DirectConsumer:
         self._partition = split.partition
         self._events = PartitionEvents(split.partition)
         self._decoder = RecordDecoder(split.partition, schema)
-        self._fetcher = Fetcher(client, split, self._events, self._decoder.feed, joint=joint)
+        self._broker = PartitionBroker(client, split)
+        self._fetcher = Fetcher(client, split, self._broker, self._events, self._decoder.feed, joint=joint)
 
     def __enter__(self) -> DirectConsumer:
         self._decoder.__enter__()
@@ -80,21 +109,298 @@ class DirectConsumer:
             try:
                 return self._log_end(EARLIEST, deadline), self._log_end(LATEST, deadline)
             except ConnectionLost as error:
-                self._fetcher.forget_leader()
+                self._broker.forget()
                 if deadline.left_s < _PAUSE_S:
                     failure = KafkaError(KafkaError._TRANSPORT, f"Failed to get watermark offsets: {error}")
                     raise from_kafka(failure, reading_watermarks(self._partition)) from error
             time.sleep(_PAUSE_S)
 
     def _log_end(self, which: int, deadline: Deadline) -> int:
-        """One end of the log. Under read_committed, LATEST is the last stable offset."""
+        """One end of the log. Under read_committed, LATEST is the last stable offset. Raises ConnectionLost."""
         doing = reading_watermarks(self._partition)
-        connection, epoch = self._fetcher.connect_leader(doing)
+        self._fetcher.abandon()  # its request may occupy the connection
+        code = self._broker.find()
+        if code:
+            raise from_kafka(KafkaError(code), doing)
+        connection = self._broker.connect_leader()
         version = connection.version(LIST_OFFSETS)
         committed = self._client.settings.fetch.read_committed
-        request = list_offsets_request(version, self._partition, which, epoch, read_committed=committed)
+        request = list_offsets_request(version, self._partition, which, self._broker.epoch, read_committed=committed)
         found = read_list_offsets(connection.ask(request, deadline), version, self._partition)
         if found.error != NONE:
-            self._fetcher.forget_leader()
+            self._broker.forget()
             raise from_kafka(KafkaError(found.error), doing)
         return found.offset
+
+
+class Fetcher:
+    """Fetches one partition over the connections of a client, after taking what `joint` has fetched of it.
+
+    Passes records to `feed`, and sends the next request before `fetch` returns. Records stay valid for one more response.
+    Notes errors of brokers and connections in `events`, and retries with a back-off. `by_id` is True if the brokers have
+    compared the topic's id in every fetch.
+    """
+
+    def __init__(
+        self,
+        client: DirectClient,
+        split: Split,
+        broker: PartitionBroker,
+        events: PartitionEvents,
+        feed: Feed,
+        sleep: Callable[[float], None] = time.sleep,
+        joint: JointFetches | None = None,
+    ) -> None:
+        self._client = client
+        self._joint = joint or JointFetches(client, ())
+        self._partition = split.partition
+        self._topic_id = id_bytes(split.topic_id)
+        self._events = events
+        self._feed = feed
+        self._sleep = sleep
+        self._clock = client.clock
+        self._broker = broker
+        self._settings = client.settings.fetch
+        self._offset, self._until = split.start, split.until
+        self._last_epoch = -1
+        self._validated_epoch = -1
+        self._in_flight: Connection | None = None
+        self._version = 0
+        self._buffer = 0
+        self._waited_s = 0.0
+        self._empty = 0
+        self._failures = 0
+        self._retry_at = 0.0
+        self._unknown_since: float | None = None
+        self._is_stopped = False
+        self._reported_end = -1
+        self.by_id = True
+
+    def seek(self, offset: int) -> None:
+        """Continue at an offset, and drop a request in flight. Sends the next request now if there is a connection."""
+        self.abandon()
+        self._offset, self._last_epoch = offset, -1
+        self._is_stopped, self._reported_end, self._empty = False, -1, 0
+        joint = self._joint.request(self._partition, offset)
+        if joint is not None:
+            with self._noting_loss():
+                joint.send_if_connected()
+            return
+        connection = self._broker.connected()
+        if connection is not None and self._clock() >= self._retry_at:
+            with self._noting_loss():
+                self._send(connection)
+
+    def abandon(self) -> None:
+        """Drop the request in flight by closing its connection: the response may be large."""
+        if self._in_flight is not None:
+            self._in_flight.close()
+            self._in_flight = None
+
+    def fetch(self, until: int, deadline: Deadline, poll: Poll) -> FedBatches | None:
+        """Feed the next records, and request more unless they reach `until`. Raises Unsupported.
+
+        None at the deadline, or after an event, which is added to the poll.
+        """
+        while self._wait(deadline):
+            data = None
+            with self._noting_loss():
+                data = self._exchange(deadline)
+            if data is not None:
+                fed = self._take(data, until, poll)
+                if fed is not None or poll.end is not None or poll.out_of_range or poll.gone:
+                    return fed
+            elif deadline.has_passed:
+                break
+        return None
+
+    def fill(self) -> None:
+        """Receive the part of the response that has arrived, without waiting, to make room for more."""
+        if self._in_flight is not None:
+            with self._noting_loss():
+                self._in_flight.fill(self._client.buffers[self._buffer])
+
+    @contextmanager
+    def _noting_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionLost as error:
+            self._in_flight = None
+            self._fail(KafkaError(KafkaError._TRANSPORT, str(error)), self._client.settings.reconnect_backoff)
+
+    def _wait(self, deadline: Deadline) -> bool:
+        """Wait until a request may be sent or a response received; False if the deadline comes first."""
+        if self._in_flight is not None:
+            return True
+        until = deadline.at if self._is_stopped else min(self._retry_at, deadline.at)
+        pause_s = until - self._clock()
+        if pause_s > 0:
+            self._sleep(pause_s)
+        return not self._is_stopped and self._clock() >= self._retry_at
+
+    def _exchange(self, deadline: Deadline) -> PartitionData | None:
+        """Receive the response to the request in flight, or to a new request."""
+        joint = self._joint.request(self._partition, self._offset)
+        if joint is not None:
+            return joint.take(self._partition, self._offset, deadline)
+        if self._in_flight is None:
+            refused = self._send_to_broker(deadline)
+            if refused is not None:
+                return refused
+        if self._in_flight is None:
+            return None
+        begin = self._clock()
+        response = self._in_flight.receive(self._client.buffers[self._buffer], deadline)
+        self._waited_s += self._clock() - begin
+        if response is None:
+            return None
+        self._in_flight = None
+        self._buffer = 1 - self._buffer
+        (data,) = read_fetch(response, self._version, [self._fetch_partition()])
+        self._client.fetch_sizes.note_wait(len(data.records), self._waited_s)
+        return data
+
+    def _send_to_broker(self, deadline: Deadline) -> PartitionData | None:
+        """Send a request to the leader or the preferred replica.
+
+        Sends nothing without a leader, without a connection at the deadline, or if the leader has truncated its log below
+        the position. Returns a response that reports the truncation.
+        """
+        code = self._broker.find(deadline)
+        if code:
+            self._fail(KafkaError(code), self._client.settings.retry_backoff)
+        connection = None if code != NONE else self._broker.connect(deadline)
+        if connection is None:
+            return None
+        refused = self._validate(connection)
+        if refused is None:
+            self._send(connection)
+        return refused
+
+    def _validate(self, connection: Connection) -> PartitionData | None:
+        """Ask a new leader whether its log was truncated below the position, if its version of Fetch does not report that.
+
+        None if it was not, or if the broker cannot answer. As ``rd_kafka_offset_validate`` of librdkafka.
+        """
+        epoch = self._broker.epoch
+        if self._last_epoch < 0 or self._validated_epoch == epoch or self._fetch_version(connection) >= FIRST_DIVERGING:
+            return None
+        leader = self._broker.connect_leader()
+        if leader.has(OFFSET_FOR_LEADER_EPOCH):
+            version = leader.version(OFFSET_FOR_LEADER_EPOCH)
+            request = epoch_end_request(version, self._partition, epoch, self._last_epoch)
+            end = read_epoch_end(leader.ask(request, self._client.deadline(_ANSWER_S)), self._partition)
+            if end.error not in (NONE, *_NOT_ALLOWED):
+                return PartitionData(0, end.error)
+            if 0 <= end.offset < self._offset and end.error == NONE:
+                return PartitionData(0, NONE, diverging=(end.epoch, end.offset))
+        self._validated_epoch = epoch
+        return None
+
+    def _send(self, connection: Connection) -> None:
+        version = self._fetch_version(connection)
+        # Few bytes after a failure, in case large responses break connections.
+        sizes, left = self._client.fetch_sizes, max(self._until - self._offset, 0)
+        size = sizes.first if self._failures else sizes.next(self._partition.topic, left)
+        # The broker's wait doubles with each empty response, as before an open transaction.
+        wait_ms = self._settings.max_wait_ms
+        longer_ms = max(min(wait_ms << min(self._empty, 10), _LONGEST_WAIT_MS), wait_ms)
+        settings = self._settings._replace(partition_max_bytes=size, max_wait_ms=longer_ms)
+        if self._broker.avoids_replicas:
+            settings = settings._replace(rack="")
+        connection.send(fetch_request(version, [self._fetch_partition()], settings))
+        self._in_flight, self._version = connection, version
+        self._waited_s = 0.0
+
+    def _fetch_partition(self) -> FetchPartition:
+        position = FetchPosition(self._offset, self._broker.epoch, self._last_epoch)
+        return FetchPartition(self._partition, self._topic_id, position)
+
+    def _fetch_version(self, connection: Connection) -> int:
+        return connection.version(FETCH, min(newest_version([self._fetch_partition()]), self._client.newest_fetch))
+
+    def _fail(self, error: KafkaError, backoff: Backoff) -> None:
+        """Note an error, and look the leader up again after a back-off."""
+        self._failures += 1
+        now = self._clock()
+        self._retry_at = max(self._retry_at, now + backoff.wait_s(self._failures))
+        self._broker.forget()
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            self._events.note(error)
+            return
+        # A broker that has just started may not know the topic yet.
+        self._unknown_since = now if self._unknown_since is None else self._unknown_since
+        if now - self._unknown_since >= self._client.settings.propagation_s:
+            self._events.note(error)
+
+    def _take(self, data: PartitionData, until: int, poll: Poll) -> FedBatches | None:
+        """Feed records, or add an event to the poll. Does neither if the fetch must be repeated."""
+        if data.throttle_ms > 0:
+            self._retry_at = self._clock() + data.throttle_ms / 1000
+        if data.error != NONE:
+            self._take_error(data.error, poll)
+            return None
+        self._failures, self._unknown_since = 0, None
+        self.by_id &= data.by_id
+        if data.diverging is not None:
+            self._stop(poll)
+            epoch, end = data.diverging
+            poll.truncation = (
+                f"leader epoch {self._last_epoch} is unknown to the leader: epoch {epoch} ends at offset {end}"
+            )
+            return None
+        if not data.records:
+            self._take_nothing(data, poll)
+            return None
+        return self._advance(data, until)
+
+    def _take_error(self, code: int, poll: Poll) -> None:
+        if code == KafkaError.OFFSET_OUT_OF_RANGE:
+            if not self._broker.is_replica:  # a follower may be behind
+                self._stop(poll)
+            self._broker.leave_replica()
+        elif code in _OTHER_TOPIC:
+            # Fetch by name from now on, as librdkafka does: the reader decides whether to read the new topic of this name.
+            self._topic_id = None
+            poll.gone = True
+        elif code in RETRIABLE_FETCH:
+            self._fail(KafkaError(code), self._client.settings.retry_backoff)
+        else:
+            raise Unsupported(f"error {code} of a fetch")
+
+    def _stop(self, poll: Poll) -> None:
+        """Stop fetching until the reader seeks."""
+        self._is_stopped = True
+        poll.out_of_range = True
+
+    def _take_nothing(self, data: PartitionData, poll: Poll) -> None:
+        """Handle a response without records: the end of the log, a nearer replica, or nothing yet."""
+        if data.replica >= 0:
+            with self._noting_loss():
+                self._broker.prefer(data.replica)
+            return
+        self._empty += 1
+        if self._broker.is_replica and self._empty >= _STALLED:
+            self._broker.avoid_replicas()
+        end = data.last_stable_offset if self._settings.read_committed else data.high_watermark
+        if self._offset == end != self._reported_end:
+            self._reported_end = poll.end = end
+
+    def _advance(self, data: PartitionData, until: int) -> FedBatches:
+        """Feed the records, move past them, and request the next records."""
+        fed = self._feed(data.records, (data.aborted or ()) if self._settings.read_committed else None)
+        if fed.malformed:
+            raise MalformedResponse(f"a record batch of wrong length after offset {max(self._offset, fed.next_offset)}")
+        if fed.exhausted or (fed.size and fed.next_offset <= self._offset):
+            raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
+        if not fed.size:
+            return fed  # the decoder reports what is wrong with the first batch
+        # The first batch may start before the offset, or after a gap.
+        offsets = fed.next_offset - min(fed.first_offset, self._offset)
+        self._client.fetch_sizes.note(self._partition.topic, offsets, fed.size)
+        self._offset, self._last_epoch, self._empty = fed.next_offset, fed.last_epoch, 0
+        self._validated_epoch = self._broker.epoch  # the leader compared it with its own
+        if fed.next_offset < until and self._clock() >= self._retry_at:
+            with self._noting_loss():
+                self._send_to_broker(self._client.deadline(0))
+        return fed

@@ -93,18 +93,18 @@ def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
     edit(patch, decompression, "_gzip", "while not inflated or rest[:2] == _GZIP_MAGIC:", "while rest:")
 
 
-@_plant(4, test="tests/unit/records/direct/test_fetcher.py::test_wait_at_the_end_of_the_log")
+@_plant(4, test="tests/unit/records/direct/test_consumer.py::test_wait_at_the_end_of_the_log")
 def ask_without_a_pause(patch: pytest.MonkeyPatch) -> None:
     """A task that waits for a transaction sends fetches without pauses."""
-    from pyspark_zkafka.records.direct.fetcher import Fetcher
+    from pyspark_zkafka.records.direct.consumer import Fetcher
 
     edit(patch, Fetcher, "_send", "wait_ms << min(self._empty, 10)", "wait_ms")
 
 
-@_plant(5, test="tests/unit/records/direct/test_fetcher.py::test_backoff")
+@_plant(5, test="tests/unit/records/direct/test_consumer.py::test_backoff")
 def back_off_for_long(patch: pytest.MonkeyPatch) -> None:
     """A fetch error backs off for as long as a failed connection."""
-    from pyspark_zkafka.records.direct.fetcher import Fetcher
+    from pyspark_zkafka.records.direct.consumer import Fetcher
 
     edit(patch, Fetcher, "_fail", "backoff.wait_s(", "self._client.settings.reconnect_backoff.wait_s(")
 

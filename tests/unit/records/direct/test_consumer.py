@@ -1,24 +1,37 @@
-"""The direct transport's consumer of a partition on a scripted broker."""
+"""The direct transport's consumer of a partition, and its fetches, on a scripted broker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
+from pyspark_zkafka.records.direct.consumer import DirectConsumer, Fetcher
 from pyspark_zkafka.records.direct.settings import settings_of
+from pyspark_zkafka.records.direct.wire import Reader
 from pyspark_zkafka.retries import Deadline
-from tests.support.fake_partition import FETCH, LIST_OFFSETS, METADATA, TP, FakePartition, records
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.eventually import eventually
+from tests.support.fake_partition import EPOCH_END, FETCH, LIST_OFFSETS, METADATA, TP, FakePartition, feed, records
+from tests.support.scripted_broker import RANGES, ScriptedBroker
 
-NOT_LEADER, REFUSED = 6, 29
+NOT_LEADER, REFUSED, FENCED, UNKNOWN_EPOCH = 6, 29, 74, 75
 SCHEMA = pa.schema([("offset", pa.int64())])
+WITH_EPOCHS = {**RANGES, EPOCH_END: (0, 3)}
+UNTIL = 20
+
+Open = Callable[..., Fetcher]
 
 
 @contextmanager
@@ -102,3 +115,231 @@ def test_ends_of_the_log_that_are_refused(error: int, is_retriable: bool) -> Non
         assert caught.value.retriable is is_retriable
         assert opened.watermarks(Deadline.after(5)) == (3, 20)
     assert partition.asked[:2] == [LIST_OFFSETS, METADATA]
+
+
+def new_fetcher(client: DirectClient, split: Split, sleep: Callable[[float], None] = time.sleep) -> Fetcher:
+    """Return a fetcher of a split."""
+    return Fetcher(client, split, PartitionBroker(client, split), PartitionEvents(split.partition), feed, sleep)
+
+
+@pytest.fixture
+def open_fetcher() -> Iterator[Open]:
+    """Opens a fetcher of a partition with 20 records: ``open_fetcher(partition, ranges)``."""
+    with ExitStack() as opened:
+
+        def make(partition: FakePartition, ranges: Mapping[int, tuple[int, int]] = WITH_EPOCHS, **kafka: Any) -> Fetcher:
+            broker = opened.enter_context(ScriptedBroker(partition, ranges))
+            partition.port = broker.address[1]
+            server = f"127.0.0.1:{partition.port}"
+            given = {name.replace("_", "."): value for name, value in kafka.items()}
+            properties = {"bootstrap.servers": server, "reconnect.backoff.ms": 1, **given}
+            client = opened.enter_context(DirectClient(settings_of(properties)))
+            fetcher = new_fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), (server,)))
+            opened.callback(fetcher.abandon)
+            return fetcher
+
+        yield make
+
+
+def fetch(fetcher: Fetcher) -> tuple[int | None, Poll]:
+    """Return the offset after the next records, and the events before them."""
+    poll = Poll()
+    found = fetcher.fetch(UNTIL, Deadline.after(5), poll)
+    return None if found is None else found.next_offset, poll
+
+
+@pytest.mark.parametrize("event", [NOT_LEADER, FENCED, UNKNOWN_EPOCH, None])
+def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> None:
+    """A leader with another epoch is asked for the last read epoch's end, and an end below the position is a truncation."""
+    partition = FakePartition(records(0, 10), event, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch, partition.epoch_end = 2, (0, 1, 5)
+    found, poll = fetch(fetcher)
+    assert found is None
+    assert poll.out_of_range
+    assert poll.truncation == "leader epoch 1 is unknown to the leader: epoch 1 ends at offset 5"
+    assert partition.asked == [FETCH, FETCH, METADATA, EPOCH_END]
+    fetcher.seek(10)
+    assert fetch(fetcher)[0] == 20
+
+
+@pytest.mark.parametrize("end", [(0, 1, 10), (0, -1, -1), (29, -1, -1), (31, -1, -1)])
+def test_no_truncation_before_fetch_12(open_fetcher: Open, end: tuple[int, int, int]) -> None:
+    """The read continues if the epoch ends at the position, or if the leader does not know it or may not report it."""
+    partition = FakePartition(records(0, 10), FENCED, NOT_LEADER, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch, partition.epoch_end = 2, end
+    found, poll = fetch(fetcher)
+    assert (found, poll) == (20, Poll())
+    # Once for each epoch of a leader.
+    assert partition.asked == [FETCH, FETCH, METADATA, EPOCH_END, FETCH, METADATA, FETCH]
+
+
+def test_epoch_that_changes_again(open_fetcher: Open) -> None:
+    """If a broker loses leadership before it reports the end of an epoch, the next leader is asked."""
+    partition = FakePartition(records(0, 10), FENCED, records(10, 20, epoch=2))
+    partition.epoch_end = (FENCED, -1, -1)
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch = 2
+    poll = Poll()
+    assert fetcher.fetch(UNTIL, Deadline.after(0.3), poll) is None
+    partition.leader_epoch, partition.epoch_end = 3, (0, 1, 10)
+    assert fetch(fetcher)[0] == 20
+    assert partition.asked.count(FETCH) == 3
+
+
+def test_broker_without_epochs(open_fetcher: Open) -> None:
+    """A broker that cannot report the end of an epoch to consumers is not asked."""
+    partition = FakePartition(records(0, 10), NOT_LEADER, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition, {**RANGES, EPOCH_END: (0, 1)})
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch = 2
+    assert fetch(fetcher)[0] == 20
+    assert EPOCH_END not in partition.asked
+
+
+@pytest.mark.parametrize("others", [{}, {9: 1}])
+def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, int]) -> None:
+    """If the preferred replica is missing in metadata or accepts no connection, the leader is read."""
+    partition = FakePartition(records(0, 10))
+    partition.replica, partition.others = 9, others
+    assert fetch(open_fetcher(partition, client_rack="r"))[0] == 10
+
+
+def test_preferred_replica_that_stands_still(open_fetcher: Open) -> None:
+    """A replica that keeps returning nothing is left, and the records are read from the leader."""
+    follower = FakePartition(b"")
+    with ScriptedBroker(follower, WITH_EPOCHS) as broker:
+        partition = FakePartition(records(0, 10))
+        partition.replica, partition.others = 9, {9: broker.address[1]}
+        fetcher = open_fetcher(partition, client_rack="r")
+        assert eventually(lambda: fetch(fetcher)[0]) == 10
+    assert follower.asked.count(FETCH) == 20
+    assert partition.asked.count(FETCH) >= 2  # the first one is sent to the replica; the next may be under way
+
+
+def test_time_of_a_poll() -> None:
+    """A poll returns at its deadline while a connection is opened, or while metadata is requested first."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        with DirectClient(settings_of({"bootstrap.servers": servers})) as client:
+            for endpoints in ((servers,), ()):
+                fetcher = new_fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), endpoints))
+                begin = time.monotonic()
+                assert fetcher.fetch(UNTIL, Deadline.after(0.1), Poll()) is None
+                assert 0.1 <= time.monotonic() - begin < 2  # a connection may take three seconds
+
+
+@pytest.mark.parametrize("begin", [0, 9])
+def test_size_of_records(begin: int) -> None:
+    """The size of records includes the whole first batch, even if the fetch starts within it."""
+    data = records(0, 10)
+    with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        settings = settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1})
+        # A clock that stands still: after a long wait, the next fetch would be smaller.
+        with DirectClient(settings, clock=lambda: 0.0, most_fetch_bytes=10**6) as client:
+            fetcher = new_fetcher(client, Split(TP, begin, 10, 0, 1, (0,), (server,)))
+            fetcher.seek(begin)
+            assert fetcher.fetch(10, Deadline.after(5), Poll()) is not None
+            assert client.fetch_sizes.next(TP.topic, 10) == round(1.1 * len(data))
+
+
+def sizes(broker: ScriptedBroker) -> list[int]:
+    """Return the partition sizes in bytes of the fetches that a broker has received."""
+    after = wire.int32(0) + wire.string("")
+    requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
+    return [struct.unpack(">i", each[-4:])[0] for each in requests]
+
+
+def test_wait_at_the_end_of_the_log() -> None:
+    """Each response without records doubles the broker's wait, up to half a second; records reset it."""
+    partition = FakePartition(records(0, 10), *[b""] * 8, records(10, 20), b"")
+    with ScriptedBroker(partition, WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        with DirectClient(settings_of({"bootstrap.servers": server, "fetch.wait.max.ms": 10})) as client:
+            fetcher = new_fetcher(client, Split(TP, 0, 30, 0, 1, (0,), (server,)))
+            while len(waits_ms(broker)) < 11:
+                fetcher.fetch(30, Deadline.after(0.1), Poll())
+            fetcher.abandon()
+        assert waits_ms(broker)[:11] == [10, 10, 20, 40, 80, 160, 320, 500, 500, 500, 10]
+
+
+def waits_ms(broker: ScriptedBroker) -> list[int]:
+    """Return the waits that the received fetches allow."""
+    requests = [Reader(request.rest) for request in broker.received if request.api == FETCH]
+    for request in requests:
+        request.string()  # client id
+        request.int32()  # replica
+    return [request.int32() for request in requests]
+
+
+@pytest.mark.parametrize(("error", "most_s"), [(NOT_LEADER, 1.0), (None, 10.0)], ids=["broker", "connection"])
+def test_backoff(error: int | None, most_s: float) -> None:
+    """After broker errors the wait grows to one second, as in Java's client, and after lost connections to ten."""
+    now, pauses = [1000.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(round(seconds, 3))
+        now[0] += seconds
+
+    with ScriptedBroker(partition := FakePartition(*[error] * 12, records(0, 10)), WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        with DirectClient(settings_of({"bootstrap.servers": server}), clock=lambda: now[0]) as client:
+            fetcher = new_fetcher(client, Split(TP, 0, 10, 0, 1, (0,), (server,)), sleep)
+            assert fetcher.fetch(10, client.deadline(1000), Poll()) is not None
+    assert max(pauses) == most_s
+    assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("fetches", "properties", "sizes_of"),
+    [
+        ([records(0, 10), records(10, 20)], {}, lambda size: [1_000, round(1.1 * size * 10**6 / 10)]),
+        ([records(0, 10), None, records(10, 20)], {}, lambda size: [1_000, round(1.1 * size * 10**6 / 10), 1_000]),
+        (
+            [records(0, 10), records(10, 20)],
+            {"receive.message.max.bytes": 10_000, "fetch.max.bytes": 9_000},
+            lambda _: [1_000, 5_000],
+        ),
+    ],
+    ids=["grows", "small after a lost connection", "half of the largest response"],
+)
+def test_size_of_fetches(
+    fetches: list[int | bytes | None], properties: dict[str, Any], sizes_of: Callable[[int], list[int]]
+) -> None:
+    partition = FakePartition(*fetches)
+    with ScriptedBroker(partition, WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        given = {"bootstrap.servers": server, "max.partition.fetch.bytes": 1_000, "reconnect.backoff.ms": 1, **properties}
+        with DirectClient(settings_of(given), most_fetch_bytes=10**9) as client:
+            fetcher = new_fetcher(client, Split(TP, 0, 10**6 + 10, 0, 1, (0,), (server,)))
+            for end in (10, 20):
+                found = fetcher.fetch(end + 1, Deadline.after(5), Poll())
+                assert found is not None
+                assert found.next_offset == end
+            fetcher.abandon()
+        assert sizes(broker)[: len(fetches)] == sizes_of(len(records(0, 10)))
+
+
+def test_size_on_a_slow_link() -> None:
+    """A fetch is no larger than what arrives in about a second, so that records keep arriving."""
+    data = records(0, 10)
+    ticks = count()
+    with ScriptedBroker(FakePartition(data, records(10, 20)), WITH_EPOCHS) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        settings = settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1})
+        # Each reading of the clock is 10 ms after the last, so that every response is waited for.
+        with DirectClient(settings, clock=lambda: 0.01 * next(ticks), most_fetch_bytes=10**9) as client:
+            fetcher = new_fetcher(client, Split(TP, 0, 10**6, 0, 1, (0,), (server,)))
+            for end in (10, 20):
+                assert fetcher.fetch(end + 1, Deadline.after(5), Poll()) is not None
+            fetcher.abandon()
+        _, second, *_ = sizes(broker)
+        assert 1 < second <= len(data) / 0.01
