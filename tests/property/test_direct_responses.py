@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct import messages, producer_messages
-from pyspark_zkafka.records.direct.fetch import FetchPartition, FetchPosition, read_fetch
+from pyspark_zkafka.records.direct.fetch import FetchPartition, read_fetch
 from pyspark_zkafka.records.direct.wire import Reader, Unsupported, unsigned_varint
 from pyspark_zkafka.records.sender import GroupOffset
 from tests.support.cases import each
 
 TP = TopicPartition("t", 0)
-PARTS = [
-    FetchPartition(TP, bytes(16), FetchPosition(0)),
-    FetchPartition(TP._replace(partition=1), bytes(16), FetchPosition(0)),
-]
+PARTS = [FetchPartition(TP, bytes(16), 0), FetchPartition(TP._replace(partition=1), bytes(16), 0)]
 PRODUCER = ProducerId(1, 0)
 COMMIT = producer_messages.CommitOffset("x", PRODUCER, GroupOffset("g", "t", 0, 1, ""))
 READERS: dict[str, Callable[[Reader], Any]] = {

@@ -18,7 +18,6 @@ from pyspark_zkafka.records.direct.fetch import (
     FETCH,
     FIRST_DIVERGING,
     FetchPartition,
-    FetchPosition,
     PartitionData,
     fetch_request,
     id_bytes,
@@ -313,8 +312,7 @@ class Fetcher:
         self._waited_s = 0.0
 
     def _fetch_partition(self) -> FetchPartition:
-        position = FetchPosition(self._offset, self._broker.epoch, self._last_epoch)
-        return FetchPartition(self._partition, self._topic_id, position)
+        return FetchPartition(self._partition, self._topic_id, self._offset, self._broker.epoch, self._last_epoch)
 
     def _fetch_version(self, connection: Connection) -> int:
         return connection.version(FETCH, min(newest_version([self._fetch_partition()]), self._client.newest_fetch))

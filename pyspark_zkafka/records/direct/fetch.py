@@ -55,20 +55,17 @@ class FetchSettings(NamedTuple):
     rack: str
 
 
-class FetchPosition(NamedTuple):
-    """The next offset, the epoch of the leader, and the epoch of the last record before the offset; -1 if unknown."""
-
-    offset: int
-    leader_epoch: int = -1
-    last_epoch: int = -1
-
-
 class FetchPartition(NamedTuple):
-    """A partition in a request, with the id of its topic if it is known."""
+    """A partition in a request, with the id of its topic if it is known, and the next offset.
+
+    `leader_epoch` is the epoch of the leader, `last_epoch` the epoch of the last record before the offset; -1 if unknown.
+    """
 
     partition: TopicPartition
     topic_id: bytes | None
-    position: FetchPosition
+    offset: int
+    leader_epoch: int = -1
+    last_epoch: int = -1
 
 
 def newest_version(partitions: Sequence[FetchPartition]) -> int:
@@ -118,7 +115,7 @@ def fetch_request(version: int, partitions: Sequence[FetchPartition], settings: 
 def _topic(version: int, partitions: Sequence[FetchPartition], max_bytes: int) -> bytes:
     """The partitions of one topic."""
     name, topic_id, flexible = partitions[0].partition.topic, partitions[0].topic_id, version >= _FIRST_FLEXIBLE
-    rows = array([_partition(version, p.partition.partition, p.position, max_bytes) for p in partitions], flexible)
+    rows = array([_partition(version, each, max_bytes) for each in partitions], flexible)
     if version < _FIRST_WITH_IDS:
         return string(name, flexible) + rows + no_tags(flexible)
     if topic_id is None:
@@ -126,13 +123,13 @@ def _topic(version: int, partitions: Sequence[FetchPartition], max_bytes: int) -
     return topic_id + rows + NO_TAGS
 
 
-def _partition(version: int, partition: int, position: FetchPosition, max_bytes: int) -> bytes:
-    body = int32(partition)
+def _partition(version: int, asked: FetchPartition, max_bytes: int) -> bytes:
+    body = int32(asked.partition.partition)
     if version >= 9:
-        body += int32(position.leader_epoch)
-    body += int64(position.offset)
+        body += int32(asked.leader_epoch)
+    body += int64(asked.offset)
     if version >= 12:
-        body += int32(position.last_epoch)
+        body += int32(asked.last_epoch)
     if version >= 5:
         body += int64(-1)  # log start offset, of followers
     return body + int32(max_bytes) + no_tags(version >= _FIRST_FLEXIBLE)

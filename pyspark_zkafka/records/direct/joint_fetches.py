@@ -13,7 +13,6 @@ from pyspark_zkafka.records.direct.fetch import (
     FETCH,
     FIRST_LIMITED,
     FetchPartition,
-    FetchPosition,
     PartitionData,
     fetch_request,
     id_bytes,
@@ -69,8 +68,7 @@ class JointRequest:
         self._client = client
         self._leader = leader
         self._partitions = [
-            FetchPartition(split.partition, id_bytes(split.topic_id), FetchPosition(split.start, split.leader_epoch))
-            for split in splits
+            FetchPartition(split.partition, id_bytes(split.topic_id), split.start, split.leader_epoch) for split in splits
         ]
         self._in_flight: Connection | None = None
         self._version = 0
@@ -146,4 +144,4 @@ class JointRequest:
 
 
 def _place(part: FetchPartition) -> _Place:
-    return part.partition, part.position.offset
+    return part.partition, part.offset

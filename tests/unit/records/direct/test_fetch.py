@@ -10,7 +10,6 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.fetch import (
     FetchPartition,
-    FetchPosition,
     FetchSettings,
     PartitionData,
     fetch_request,
@@ -38,12 +37,12 @@ class TestRequest:
         """Versions 2 and 3 of Kafka 0.10 have no isolation level, and version 2 has no limit of bytes for a response."""
         part = "00000001 0006 6f7264657273 00000001 00000003 000000000000002a 000001f4"
         for version, most in ((2, ""), (3, "000003e8")):
-            request = fetch_request(version, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
+            request = fetch_request(version, [FetchPartition(TP, None, 42, 5, 4)], WANTED)
             assert request.body == bytes.fromhex(f"ffffffff 0000000a 00000001 {most} {part}")
 
     def test_version_4(self) -> None:
         """Version 4, of Kafka 0.11, is the first with transactions."""
-        request = fetch_request(4, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
+        request = fetch_request(4, [FetchPartition(TP, None, 42, 5, 4)], WANTED)
         assert request.body.hex(" ", -4) == bytes.fromhex(
             "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, minimal and maximal bytes, isolation
             "00000001 0006 6f7264657273 00000001"
@@ -52,7 +51,7 @@ class TestRequest:
 
     def test_last_version_by_name(self) -> None:
         """Version 12 has epochs, a rack and tagged fields."""
-        request = fetch_request(12, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
+        request = fetch_request(12, [FetchPartition(TP, None, 42, 5, 4)], WANTED)
         assert (
             request.body.hex()
             == bytes.fromhex(
@@ -65,7 +64,7 @@ class TestRequest:
 
     def test_last_version(self) -> None:
         """Version 17 has the topic's id, and no replica."""
-        request = fetch_request(17, [FetchPartition(TP, TOPIC_ID, FetchPosition(42))], WANTED)
+        request = fetch_request(17, [FetchPartition(TP, TOPIC_ID, 42)], WANTED)
         assert (
             request.body.hex()
             == bytes.fromhex(
@@ -78,7 +77,7 @@ class TestRequest:
 
     def test_header(self) -> None:
         """The header has tagged fields if the request has."""
-        part = FetchPartition(TP, None, FetchPosition(0))
+        part = FetchPartition(TP, None, 0)
         assert fetch_request(4, [part], WANTED).encoded(9, "me")[4:16].hex() == "000100040000000900026d65"
         assert fetch_request(12, [part], WANTED).encoded(9, "me")[4:17].hex() == "0001000c0000000900026d6500"
 
@@ -87,9 +86,9 @@ class TestRequest:
         """The partitions of a topic are grouped, in the order of topics."""
         other = TopicPartition("invoices", 0)
         parts = [
-            FetchPartition(TP, TOPIC_ID, FetchPosition(42)),
-            FetchPartition(other, OTHER_ID, FetchPosition(7)),
-            FetchPartition(TP._replace(partition=1), TOPIC_ID, FetchPosition(8)),
+            FetchPartition(TP, TOPIC_ID, 42),
+            FetchPartition(other, OTHER_ID, 7),
+            FetchPartition(TP._replace(partition=1), TOPIC_ID, 8),
         ]
         found = Reader(fetch_request(version, parts, WANTED).body)
         found.span({4: 17, 12: 25, 17: 21}[version])
@@ -112,10 +111,7 @@ class TestRequest:
 
     def test_newest_version(self) -> None:
         """Topics are requested by name if one of them has no id."""
-        with_id, by_name = (
-            FetchPartition(TP, TOPIC_ID, FetchPosition(0)),
-            FetchPartition(TopicPartition("t", 0), None, FetchPosition(0)),
-        )
+        with_id, by_name = FetchPartition(TP, TOPIC_ID, 0), FetchPartition(TopicPartition("t", 0), None, 0)
         assert newest_version([with_id]) == 17
         assert newest_version([with_id, by_name]) == 12
 
@@ -149,7 +145,7 @@ def response(
 
 def parts(*numbers: int) -> list[FetchPartition]:
     """Return parts of a request for the topic's partitions."""
-    return [FetchPartition(TopicPartition(TP.topic, number), TOPIC_ID, FetchPosition(0)) for number in numbers]
+    return [FetchPartition(TopicPartition(TP.topic, number), TOPIC_ID, 0) for number in numbers]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -157,7 +153,7 @@ def test_response_of_an_old_broker(version: int) -> None:
     """The response of a broker without transactions has only the end of the log."""
     row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
     data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
-    (found,) = read_fetch(Reader(data), version, [FetchPartition(TP, None, FetchPosition(0))])
+    (found,) = read_fetch(Reader(data), version, [FetchPartition(TP, None, 0)])
     assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (0, 0, 90, 90)
     assert (bytes(found.records), found.aborted) == (b"messages", ())
 
