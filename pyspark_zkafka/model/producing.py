@@ -320,11 +320,6 @@ class Producing:
                     times.append(partition.blocked_until)
         return min(times)
 
-    @property
-    def is_done(self) -> bool:
-        """True if every batch is acknowledged."""
-        return not self._active
-
     def open_batches(self) -> list[Batch]:
         """The batches that are not acknowledged."""
         return [batch for partition in self._active.values() for batch in (*partition.flying, *partition.waiting)]

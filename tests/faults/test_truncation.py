@@ -21,6 +21,7 @@ from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.settings import settings_of
 from tests.support.eventually import eventually
 from tests.support.fill import fill
@@ -65,9 +66,11 @@ def read_by_fetch_11(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.Recor
     policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
     (split,) = plan.splits
     with (
-        DirectClient(settings_of(properties), newest_fetch=11) as client,
+        DirectClient(settings_of(properties)) as client,
         DirectConsumer(client, split, SCHEMA) as consumer,
+        pytest.MonkeyPatch.context() as patch,
     ):
+        patch.setattr(consumer._fetcher, "_fetch_version", lambda connection: connection.version(FETCH, 11))
         yield from SplitReader(split, consumer, policy, lambda: "same").batches()
 
 

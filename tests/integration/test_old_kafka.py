@@ -17,6 +17,7 @@ from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.both_paths import BOTH
@@ -116,16 +117,17 @@ def test_old_message_formats(old_cluster: LocalCluster, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_fetches_of_old_brokers(old_cluster: LocalCluster, version: int) -> None:
+def test_fetches_of_old_brokers(old_cluster: LocalCluster, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are read with the fetch versions of brokers 0.10 and 0.11, which need converted messages."""
     topic, servers = f"fetch-{version}", old_cluster.bootstrap_servers
     old_cluster.create_topic(topic, config=KEPT)
     old_cluster.produce(topic, [{"value": b"%d" % n} for n in range(100)], {"compression.type": "lz4"})
     split = Split(TopicPartition(topic, 0), 0, 100, 0, 0, (0,), (servers,))
     with (
-        DirectClient(settings_of({"bootstrap.servers": servers}), newest_fetch=version) as client,
+        DirectClient(settings_of({"bootstrap.servers": servers})) as client,
         DirectConsumer(client, split, pa.schema([("value", pa.binary())])) as consumer,
     ):
+        monkeypatch.setattr(consumer._fetcher, "_fetch_version", lambda connection: connection.version(FETCH, version))
         (table,) = SplitReader(split, consumer, ReadPolicy(), lambda: "same").batches()
     assert table.column("value").to_pylist() == [b"%d" % n for n in range(100)]
 

@@ -119,9 +119,9 @@ class Schedule:
                 self._lowers_limit = False
             self._happen()
             self._drive()
-            if self.producing.is_done and self._random.random() < 0.3:
+            if not self.producing.open_batches() and self._random.random() < 0.3:
                 self._begin()
-            if self.producing.failed is not None or (not to_add and self.producing.is_done):
+            if self.producing.failed is not None or (not to_add and not self.producing.open_batches()):
                 break
         else:
             raise AssertionError("the producer makes no progress")

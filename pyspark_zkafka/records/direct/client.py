@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
-from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.messages import (
     METADATA,
     Metadata,
@@ -102,20 +101,17 @@ class DirectClient:
     """Connections by broker, open for a ``with`` block, for one `DirectConsumer` after the other or for a `DirectSender`.
 
     Create it in the process that uses it, after any fork. ``with`` raises Unsupported for a value that cannot be used.
-    `newest_fetch` limits the version of Fetch. Fetches grow from the size in the properties to `most_fetch_bytes` if there
-    are enough bytes to read.
+    Fetches grow from the size in the properties to `most_fetch_bytes` if there are enough bytes to read.
     """
 
     def __init__(
         self,
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
-        newest_fetch: int = FETCH.newest,
         most_fetch_bytes: int = 0,
     ) -> None:
         self.settings = settings
         self.clock = clock
-        self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
         # A response also has lists of partitions and of aborted transactions.
         room = self.settings.socket.most_response_bytes // 2

@@ -315,7 +315,7 @@ class Fetcher:
         return FetchPartition(self._partition, self._topic_id, self._offset, self._broker.epoch, self._last_epoch)
 
     def _fetch_version(self, connection: Connection) -> int:
-        return connection.version(FETCH, min(newest_version([self._fetch_partition()]), self._client.newest_fetch))
+        return connection.version(FETCH, newest_version([self._fetch_partition()]))
 
     def _fail(self, error: KafkaError, backoff: Backoff) -> None:
         """Note an error, and look the leader up again after a back-off."""

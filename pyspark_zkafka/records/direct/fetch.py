@@ -149,7 +149,6 @@ class PartitionData:
     error: int
     high_watermark: int = -1
     last_stable_offset: int = -1
-    log_start_offset: int = -1
     diverging: tuple[int, int] | None = None
     aborted: tuple[tuple[int, int], ...] | None = None
     replica: int = -1
@@ -200,7 +199,8 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
     if version < 4:  # before transactions
         return index, PartitionData(throttle_ms, error, high, high, aborted=(), records=response.nullable_bytes())
     stable = response.int64()
-    start = response.int64() if version >= 5 else -1
+    if version >= 5:
+        response.int64()  # log start offset
 
     def transaction() -> tuple[int, int]:
         found = response.int64(), response.int64()
@@ -216,4 +216,4 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
         field = Reader(tags[_DIVERGING_EPOCH])
         diverging = field.int32(), field.int64()
     by_id = version >= _FIRST_WITH_IDS
-    return index, PartitionData(throttle_ms, error, high, stable, start, diverging, tuple(aborted), replica, records, by_id)
+    return index, PartitionData(throttle_ms, error, high, stable, diverging, tuple(aborted), replica, records, by_id)

@@ -123,7 +123,7 @@ class JointRequest:
         most = settings.socket.most_response_bytes - _PARTITION_BYTES * len(self._partitions)
         room = max(min(max(settings.fetch.partition_max_bytes, _ROOM_BYTES), most), 0)
         fetch = settings.fetch._replace(max_bytes=min(settings.fetch.max_bytes, room))
-        self._version = connection.version(FETCH, min(newest_version(self._partitions), self._client.newest_fetch))
+        self._version = connection.version(FETCH, newest_version(self._partitions))
         if self._version < FIRST_LIMITED:
             self.places.clear()
             self._fetched = {}

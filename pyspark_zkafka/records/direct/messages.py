@@ -114,7 +114,6 @@ class Authentication:
     """The response to SaslAuthenticate; its bytes are secret."""
 
     error: int
-    text: str | None
     data: bytes
     lifetime_ms: int = 0
 
@@ -127,8 +126,9 @@ def sasl_authenticate_request(version: int, token: bytes) -> Request:
 def read_sasl_authenticate(response: Reader, version: int) -> Authentication:
     """Versions 0 to 2. A lifetime of 0 means that the session does not expire."""
     error = response.int16()
-    text, data = response.string(version >= 2), bytes(response.nullable_bytes(version >= 2))
-    return Authentication(error, text, data, response.int64() if version >= 1 else 0)
+    response.string(version >= 2)  # error message
+    data = bytes(response.nullable_bytes(version >= 2))
+    return Authentication(error, data, response.int64() if version >= 1 else 0)
 
 
 class PartitionMetadata(NamedTuple):

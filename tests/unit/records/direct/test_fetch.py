@@ -167,7 +167,6 @@ class TestResponse:
         (found,) = read_fetch(Reader(response(version, records=b"abc")), version, parts(3))
         assert found.throttle_ms == (33 if version >= 8 else 0), "brokers before 2.0 have waited already"
         assert (found.error, found.high_watermark, found.last_stable_offset) == (0, 90, 80)
-        assert found.log_start_offset == (5 if version >= 5 else -1)
         assert found.replica == (2 if version >= 11 else -1)
         assert found.aborted == ((1000, 20),)
         assert found.records == b"abc"
