@@ -57,7 +57,7 @@ class MessageSender(Sender):
         self._first_failure = None
         self._is_throttled = False
 
-    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
         self._slices = chain(self._slices, _slices(rows, partitions))
 
     def advance(self, timeout_s: float) -> bool:

@@ -135,15 +135,15 @@ class CountingProducer:
         """Acknowledged records of a topic by partition. Call it after a flush."""
         return self._sender.delivered(topic)
 
-    def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Send rows, each to its partition in ``[0, partition_count)``. Blocks while the queue is full.
+    def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
+        """Send rows, each to its partition. Blocks while the queue is full.
 
         Sends the rows of each partition in order. Raises DeliveryFailed if any record since `counting` cannot be delivered.
         """
         needed = int(partitions.max(initial=-1)) + 1
         if self._known_partitions.get(rows.topic, -1) < needed:
             self._known_partitions[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
-        self._sender.add(rows, partitions, partition_count)
+        self._sender.add(rows, partitions)
         self._progress = _NO_PROGRESS
         done = False
         while not done:

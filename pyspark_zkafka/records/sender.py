@@ -167,8 +167,8 @@ class Sender(Protocol):
     def begin(self) -> None:
         """Reset the counts, while nothing is queued."""
 
-    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Add rows, each with its partition in ``[0, partition_count)``, without sending them."""
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
+        """Add rows, each with its partition, without sending them."""
 
     def advance(self, timeout_s: float) -> bool:
         """Send added rows up to the limits, in order for each partition. True once all are sent.

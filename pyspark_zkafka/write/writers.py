@@ -388,7 +388,7 @@ class RowSender:
         for part, partitions in routed:
             if self._observe is not None:
                 self._observe(part)
-            self._producer.send(part, partitions, self._routers[part.topic].partitions)
+            self._producer.send(part, partitions)
             self._sent += len(partitions)
 
     def written(self) -> Written:

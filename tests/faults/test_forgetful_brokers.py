@@ -57,7 +57,7 @@ def write_on(transport: Transport, **kafka: int) -> None:
             begin = time.monotonic()
             while (age_s := time.monotonic() - begin) < GRACE_S + 6:
                 server.forgets = GRACE_S + 2 < age_s < GRACE_S + 4
-                producer.send(OutgoingBatch("t", pa.array([b"v"]), None, None, None, None), np.zeros(1, np.int32), 1)
+                producer.send(OutgoingBatch("t", pa.array([b"v"]), None, None, None, None), np.zeros(1, np.int32))
                 time.sleep(0.1)
             raise TimeoutError("the rows are still in flight")  # keeps the producer from waiting for them
 

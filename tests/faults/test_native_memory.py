@@ -177,7 +177,7 @@ class TestNothingIsKept:
         properties = producer_properties(connection, str(connection.bootstrap_servers))
         with open_producer(connection, properties) as producer:
             for _ in range(1000):
-                producer.send(rows, partitions, 2)
+                producer.send(rows, partitions)
             producer.flush()
             assert producer.delivered(rows.topic) == {0: 10_000, 1: 10_000}
 

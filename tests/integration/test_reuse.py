@@ -145,7 +145,7 @@ class Writing(Tasks):
         logged = {"debug": "msg", "client.id": self.topic}  # producers of other tests have another configuration
         properties = producer_properties(self.connection, self.servers) | logged | kafka
         with choice.open_producer(self.connection, properties, generation) as producer, self.noted():
-            producer.send(rows, np.array(partitions, dtype=np.int32), max(partitions) + 1)
+            producer.send(rows, np.array(partitions, dtype=np.int32))
             producer.flush()
             assert producer.acknowledged == len(partitions)
             return producer.delivered(self.topic)

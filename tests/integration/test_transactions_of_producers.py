@@ -76,7 +76,7 @@ class Writer:
         """Send rows, and wait until all are acknowledged."""
         rows = OutgoingBatch(self.topic, pa.array(values, pa.binary()), None, None, None, None)
         with producer.counting():
-            producer.send(rows, np.zeros(len(values), np.int32), 1)
+            producer.send(rows, np.zeros(len(values), np.int32))
             producer.flush()
             assert producer.acknowledged == len(values)
 

@@ -76,7 +76,7 @@ class DirectSchedule:
         sender.begin()
         until = time.monotonic() + PROGRESS_S
         for rows, partitions in self._rows():
-            sender.add(rows, partitions, self._partitions)
+            sender.add(rows, partitions)
             while not sender.advance(r.choice([0, 0.01])) and sender.failure is None:
                 sender.flush(0.01)
                 assert time.monotonic() < until, "no progress"

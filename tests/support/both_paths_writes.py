@@ -30,7 +30,6 @@ def send(
     transport: Transport,
     topic: str,
     batches: Sequence[tuple[pa.RecordBatch, Sequence[int]]],
-    partition_count: int,
 ) -> dict[int, int]:
     """Return the counts of a producer that sends batches, given the partition of each row."""
     how = connection(servers, transport, kafka)
@@ -39,7 +38,7 @@ def send(
         assert isinstance(producer._sender, DirectSender) == is_direct
         for batch, partitions in batches:
             for rows in outgoing(batch, topic):
-                producer.send(rows, np.array(partitions, dtype=np.int32), partition_count)
+                producer.send(rows, np.array(partitions, dtype=np.int32))
         producer.flush()
         return producer.delivered(topic)
 
@@ -56,15 +55,14 @@ class Write:
         batches: Sequence[tuple[pa.RecordBatch, Sequence[int]]],
         *,
         partitions: int = 1,
-        counted: int | None = None,
         config: Mapping[str, str] | None = None,
         **kafka: Any,
     ) -> tuple[Any, dict[int, list[Any]]]:
-        """Return the counts or the error, and the arrived records. `counted` is the producer's number of partitions."""
+        """Return the counts or the error, and the arrived records."""
 
         def act(transport: Transport) -> Any:
             topic = self._new_topic(partitions=partitions, config={**KEPT, **(config or {})})
-            sent = outcome(lambda _: send(self.servers, kafka, transport, topic, batches, counted or partitions), transport)
+            sent = outcome(lambda _: send(self.servers, kafka, transport, topic, batches), transport)
             return sent, {p: [row[1:] for row in rows] for p, rows in arrived(self.servers, topic, partitions).items()}
 
         return same(act, lambda found: (unnumbered(found[0]), timeless(found[1])))

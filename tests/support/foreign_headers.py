@@ -22,4 +22,4 @@ def write_header(servers: str, topic: str, name: bytes) -> None:
     headers = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)
     row = OutgoingBatch(topic, pa.array([b"v"]), None, None, None, headers)
     with CountingProducer(properties, DirectSender) as producer, producer.counting():
-        producer.send(row, np.zeros(1, np.int32), 1)
+        producer.send(row, np.zeros(1, np.int32))

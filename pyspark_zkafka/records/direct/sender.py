@@ -140,10 +140,7 @@ class DirectSender(Sender):
         self._connections.are_throttled = False
         self._unknown_since.clear()
 
-    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        outside = partitions[(partitions < 0) | (partitions >= partition_count)]
-        if len(outside):
-            raise ValueError(f"partition {outside[0]} is not in [0, {partition_count})")
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
         with self._running():
             for batch in self._closed:
                 self._enqueue(batch)

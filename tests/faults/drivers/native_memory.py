@@ -68,7 +68,7 @@ class Work:
         with open_producer(self._connection, producer_properties(self._connection, self._servers)) as producer:
             for rows in outgoing(batch, topic):
                 for _ in range(4):
-                    producer.send(rows, partitions, 2)
+                    producer.send(rows, partitions)
             producer.flush()
             self.counts[f"written {size_bytes}"] += sum(producer.delivered(topic).values())
 

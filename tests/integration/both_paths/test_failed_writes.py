@@ -57,7 +57,7 @@ class TestFailedWrites:
     @pytest.mark.long
     def test_unknown_partition(self, write: Write) -> None:
         """A row for a partition that the brokers do not have fails the write."""
-        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 2000})
+        found = write([(frame(value=[b"v"]), [4])], partitions=2, **{"delivery.timeout.ms": 2000})
         assert found[0].condition == "DELIVERY_FAILED"
         assert "-4: " in found[0].message
         assert "UNKNOWN_PARTITION" in found[0].message
@@ -72,7 +72,7 @@ class TestFailedWrites:
 
         def act(transport: Transport) -> Any:
             topic = new_topic(config={"cleanup.policy": "compact"})
-            failed = outcome(lambda _: send(servers, kafka, transport, topic, batches, 1), transport)
+            failed = outcome(lambda _: send(servers, kafka, transport, topic, batches), transport)
             assert acknowledged(failed) == len(arrived(servers, topic)[0])  # how records are batched is left to chance
             return failed
 
@@ -85,7 +85,7 @@ class TestFailedWrites:
         batch = frame(value=[b"v"])
         kafka = {"allow.auto.create.topics": False, "delivery.timeout.ms": 8000, **HASTY}
         servers = zkafka_cluster.bootstrap_servers
-        found = same(lambda transport: send(servers, kafka, transport, "no-such-topic", [(batch, [0])], 1), unnumbered)
+        found = same(lambda transport: send(servers, kafka, transport, "no-such-topic", [(batch, [0])]), unnumbered)
         assert "no-such-topic-0: UNKNOWN_TOPIC_OR_PART: " in found.message
 
     @pytest.mark.long
@@ -94,7 +94,7 @@ class TestFailedWrites:
         batch = frame(value=[b"v"])
         kafka = {"allow.auto.create.topics": False, "delivery.timeout.ms": 3000}
         servers = zkafka_cluster.bootstrap_servers
-        found = same(lambda transport: send(servers, kafka, transport, "no-such-topic", [(batch, [0])], 1), unnumbered)
+        found = same(lambda transport: send(servers, kafka, transport, "no-such-topic", [(batch, [0])]), unnumbered)
         assert "no-such-topic-0: _MSG_TIMED_OUT: " in found.message
         assert ", and the brokers have no topic no-such-topic; of 1 records" in found.message
 
@@ -103,7 +103,7 @@ class TestFailedWrites:
         """Records fail the write after delivery.timeout.ms if no broker is reachable."""
         kafka = {"delivery.timeout.ms": 600, "linger.ms": 0}
         batch = frame(value=[b"v"] * 10)
-        found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", [(batch, [0] * 10)], 1), unnumbered)
+        found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", [(batch, [0] * 10)]), unnumbered)
         assert "t-0: _MSG_TIMED_OUT: " in found.message
         assert "of 10 records handed over by this task 0 were acknowledged and 10 were not" in found.message
 
@@ -112,7 +112,7 @@ class TestFailedWrites:
     )
     def test_properties(self, kafka: dict[str, Any]) -> None:
         """A property that librdkafka refuses raises an error with librdkafka's message."""
-        found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", [], 1))
+        found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", []))
         assert found.message.startswith("making a producer: _INVALID_ARG (")
 
     def test_error_of_the_caller(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
@@ -122,7 +122,7 @@ class TestFailedWrites:
             how = connection(zkafka_cluster.bootstrap_servers, transport, {"linger.ms": 60_000})
             rows = next(outgoing(frame(value=[b"v"] * 5000), new_topic()))
             with open_producer(how, producer_properties(how, zkafka_cluster.bootstrap_servers)) as producer:
-                producer.send(rows, np.zeros(5000, dtype=np.int32), 1)
+                producer.send(rows, np.zeros(5000, dtype=np.int32))
                 raise ZKafkaError("STOP", "enough")
 
         assert same(act).condition == "STOP"

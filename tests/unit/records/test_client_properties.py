@@ -113,7 +113,7 @@ def test_largest_row(
     """A row may have 1 MiB, as with Java's producer, unless the user sets another limit."""
     monkeypatch.setattr(librdkafka_sender, "INTRODUCTION_S", 0.01)  # no broker answers
     with make(producer_properties(connection("write", **properties), UNREACHABLE), QueueLimits(), print) as sender:
-        sender.add(OutgoingBatch("t", pa.array([bytes(size)]), None, None, None, None), np.zeros(1, np.int32), 1)
+        sender.add(OutgoingBatch("t", pa.array([bytes(size)]), None, None, None, None), np.zeros(1, np.int32))
         sender.advance(0)
         sender.flush(0)
         assert (sender.failure is None) == fits

@@ -31,7 +31,7 @@ def partitions(count: int) -> np.ndarray:
 def test_lines_of_the_log_are_no_records() -> None:
     """All records of a flush stay acknowledged after later events of the client."""
     with CountingProducer(TALKATIVE, MessageSender) as producer, producer.counting():
-        producer.send(rows(100), partitions(100), 4)
+        producer.send(rows(100), partitions(100))
         producer.flush()
         producer.partitions_of("t")
         assert producer.acknowledged == 100
@@ -50,7 +50,7 @@ def test_records_that_fail_beside_lines_of_the_log() -> None:
     with MessageSender(TALKATIVE, QueueLimits(), print) as sender:
         sender.begin()
         sender.leaders("t", 10)
-        sender.add(rows(100), partitions(100), 4)
+        sender.add(rows(100), partitions(100))
         assert sender.advance(1)
         assert sender.queued == 100
         sender.purge(in_flight=True)

@@ -58,7 +58,7 @@ class FakeSender:
     def begin(self) -> None:
         self._handed_over = self._acknowledged = 0
 
-    def add(self, rows: OutgoingBatch, partitions: Any, partition_count: int) -> None:
+    def add(self, rows: OutgoingBatch, partitions: Any) -> None:
         self._handed_over += len(partitions)
 
     def advance(self, timeout_s: float) -> bool:
@@ -116,7 +116,7 @@ def opened(clock: Clock, partitions: int = 1, **kafka: str) -> Iterator[tuple[Co
 
 def send(producer: CountingProducer, partition: int = 0) -> None:
     rows = OutgoingBatch("t", pa.array([b"x"], pa.binary()), None, None, None, None)
-    producer.send(rows, np.array([partition], np.int32), 100)
+    producer.send(rows, np.array([partition], np.int32))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pyspark_zkafka.records import librdkafka_sender
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.producer import CountingProducer
-from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
+from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 # Four megabytes are added at a time.
@@ -28,7 +28,7 @@ def ignore(error: KafkaError) -> None:
 
 def add(sender: MessageSender, *values: bytes) -> None:
     rows = OutgoingBatch("t", pa.array(values, pa.binary()), None, None, None, None)
-    sender.add(rows, np.zeros(len(values), np.int32), 1)
+    sender.add(rows, np.zeros(len(values), np.int32))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def large_rows(column: str) -> OutgoingBatch:
 def test_all_that_is_sent_takes_room(column: str) -> None:
     """Keys and headers count towards the limit of bytes, like values."""
     with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000), ignore) as sender:
-        sender.add(large_rows(column), np.zeros(10_000, np.int32), 1)
+        sender.add(large_rows(column), np.zeros(10_000, np.int32))
         assert not sender.advance(0)
         assert 0 < sender.queued <= MOST_QUEUED
         sender.purge(in_flight=True)
@@ -87,21 +87,10 @@ def test_all_that_is_encoded_takes_room(column: str) -> None:
     """With the direct transport, keys and headers count too; batches exceed the limit by at most one batch."""
     limits = QueueLimits(size_bytes=1_000_000)
     with DirectSender({"bootstrap.servers": "127.0.0.1:1", "batch.size": 50_000}, limits, ignore) as sender:
-        sender.add(large_rows(column), np.zeros(10_000, np.int32), 1)
+        sender.add(large_rows(column), np.zeros(10_000, np.int32))
         assert not any(sender.advance(0) for _ in range(20))
         assert 900_000 < sender._producing.queued_bytes + sender._encoder.open_bytes <= 1_100_000
         sender.purge(in_flight=True)
-
-
-@pytest.mark.parametrize("partition", [-1, 2])
-def test_partitions_out_of_range(partition: int) -> None:
-    """The direct transport refuses rows together if one is for a partition that the topic does not have."""
-    rows = OutgoingBatch("t", pa.array([b"a", b"b"]), None, None, None, None)
-    with DirectSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(), ignore) as sender:
-        with pytest.raises(ValueError, match=rf"partition {partition} is not in \[0, 2\)"):
-            sender.add(rows, np.array([0, partition], np.int32), 2)
-        assert sender.advance(0)
-        assert sender.counts == Counts(0, 0)
 
 
 @pytest.mark.parametrize("make", [MessageSender, DirectSender])
@@ -117,7 +106,7 @@ def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
 
     with CountingProducer(properties, made):
         rows = OutgoingBatch("t", pa.nulls(10_001, pa.binary()), None, None, None, None)
-        senders[0].add(rows, np.zeros(10_001, np.int32), 1)
+        senders[0].add(rows, np.zeros(10_001, np.int32))
         assert senders[0].advance(0)
         assert senders[0].queued == 10_001
 

@@ -21,12 +21,12 @@ class FakeProducer:
     """A `CountingProducer` whose brokers acknowledge all rows except `lost` ones, and have topics of two partitions."""
 
     def __init__(self, lost: int = 0) -> None:
-        self.sent: list[tuple[str, list[bytes], list[int], int]] = []
+        self.sent: list[tuple[str, list[bytes], list[int]]] = []
         self.asked: list[str] = []
         self._lost = lost
 
-    def send(self, rows: OutgoingBatch, partitions: Any, partition_count: int) -> None:
-        self.sent.append((rows.topic, rows.value.to_pylist(), partitions.tolist(), partition_count))
+    def send(self, rows: OutgoingBatch, partitions: Any) -> None:
+        self.sent.append((rows.topic, rows.value.to_pylist(), partitions.tolist()))
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
         self.asked.append(topic)
@@ -34,10 +34,10 @@ class FakeProducer:
 
     @property
     def acknowledged(self) -> int:
-        return sum(len(values) for _, values, _, _ in self.sent) - self._lost
+        return sum(len(values) for _, values, _ in self.sent) - self._lost
 
     def delivered(self, topic: str) -> dict[int, int]:
-        return Counter(partition for name, _, partitions, _ in self.sent if name == topic for partition in partitions)
+        return Counter(partition for name, _, partitions in self.sent if name == topic for partition in partitions)
 
 
 def batch(*rows: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
@@ -62,7 +62,7 @@ def test_turns_go_on() -> None:
     task = sender(producer, turn=1, topic="t")
     task.send(batch(*VALUES[:2]))
     task.send(batch(*VALUES[2:]))
-    assert producer.sent == [("t", [b"0", b"1"], [1, 3], 4), ("t", [b"2", b"3"], [0, 1], 4)]
+    assert producer.sent == [("t", [b"0", b"1"], [1, 3]), ("t", [b"2", b"3"], [0, 1])]
     assert task.written() == Written(4)
     assert producer.asked == []
 

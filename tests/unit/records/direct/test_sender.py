@@ -171,7 +171,7 @@ def rows(*values: bytes) -> OutgoingBatch:
 
 
 def add(sender: DirectSender, partition: int, *values: bytes) -> None:
-    sender.add(rows(*values), np.full(len(values), partition, np.int32), 2)
+    sender.add(rows(*values), np.full(len(values), partition, np.int32))
     assert sender.advance(0)
 
 
@@ -327,7 +327,7 @@ def test_room() -> None:
     """While brokers do not answer, rows wait once the queue is full."""
     log = Log(*[b""] * 50)
     with opened(log, QueueLimits(size_bytes=10_000), batch_size=1_000) as sender:
-        sender.add(rows(*[bytes(500)] * 100), np.zeros(100, np.int32), 1)
+        sender.add(rows(*[bytes(500)] * 100), np.zeros(100, np.int32))
         assert not any(sender.advance(0) for _ in range(20))
         assert sender.queued == 100
         sender.purge(in_flight=True)
@@ -449,7 +449,7 @@ def test_a_connection_lost_with_requests_to_send() -> None:
     log = Log(None, partitions=20)
     with opened(log, message_max_bytes=2_000, batch_size=1_500) as sender:
         for number in range(20):
-            sender.add(rows(bytes(1_000)), np.full(1, number, np.int32), 20)
+            sender.add(rows(bytes(1_000)), np.full(1, number, np.int32))
             sender.advance(0)
         finish(sender)
         assert (sender.failure, sender.counts.acknowledged) == (None, 20)
@@ -499,7 +499,7 @@ def test_memory_of_many_partitions() -> None:
     limits = QueueLimits(size_bytes=1_000_000)
     with opened(log, limits) as sender:
         for _ in range(20):
-            sender.add(rows(*[bytes(400)] * 500), np.arange(500, dtype=np.int32), 500)
+            sender.add(rows(*[bytes(400)] * 500), np.arange(500, dtype=np.int32))
             while not sender.advance(0.01):
                 assert sender._encoder.open_bytes + sender._producing.queued_bytes < 2 * limits.size_bytes
         finish(sender)
@@ -513,7 +513,7 @@ def served_s(cluster: ScriptedCluster) -> float:
         properties = {"bootstrap.servers": servers, "socket.send.buffer.bytes": 100_000}
         with DirectSender(properties, QueueLimits(), lambda error: None) as sender:
             began_at = time.monotonic()
-            sender.add(rows(*[bytes(100_000)] * 200), np.arange(200, dtype=np.int32) % 2, 2)
+            sender.add(rows(*[bytes(100_000)] * 200), np.arange(200, dtype=np.int32) % 2)
             while sender.delivered("t").get(0, 0) < 100:
                 assert time.monotonic() - began_at < 2 * HANGS_S
                 sender.advance(0.01)

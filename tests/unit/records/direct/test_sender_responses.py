@@ -47,7 +47,7 @@ def opened(cluster: ScriptedCluster, **kafka: Any) -> Iterator[DirectSender]:
 def add(sender: DirectSender, *values: bytes) -> None:
     """Add values, alternating between two partitions."""
     column = pa.array(values, pa.binary())
-    sender.add(OutgoingBatch("t", column, None, None, None, None), np.arange(len(values), dtype=np.int32) % 2, 2)
+    sender.add(OutgoingBatch("t", column, None, None, None, None), np.arange(len(values), dtype=np.int32) % 2)
     assert sender.advance(0)
 
 
