@@ -13,8 +13,7 @@ from pyspark_zkafka.conditions import CLAIMS_CONTENDED, PARTITION_OWNED, ZOOKEEP
 from pyspark_zkafka.errors import GroupContended, PartitionOwned, listing
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.codec import child_path
-from pyspark_zkafka.model.znodes.groups import Partition
+from pyspark_zkafka.model.znodes.groups import Partition, owner_parents
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
@@ -32,12 +31,6 @@ class Lookups:
     get: Iterable[str] = ()
     children: Iterable[str] = ()
     exists: Iterable[str] = ()
-
-
-def owner_parents(group: str, partitions: Iterable[TopicPartition]) -> list[str]:
-    """List ``owners``, and ``owners/T`` of each topic, in the order of the partitions."""
-    owners = group_znodes.owners_path(group)
-    return [owners, *(child_path(owners, topic) for topic in dict.fromkeys(tp.topic for tp in partitions))]
 
 
 def claim_paths(group: str, partitions: Iterable[TopicPartition]) -> dict[str, TopicPartition]:

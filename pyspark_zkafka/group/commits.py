@@ -13,8 +13,7 @@ from pyspark_zkafka.errors import GroupContended, ZooKeeperError
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, Proof, Unchanged
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.codec import child_path
-from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition, offset_parents
 from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import (
@@ -141,7 +140,7 @@ class _Commit:
 
     def _needed(self, partition: Any) -> list[Operation]:
         """All operations that a partition may need."""
-        parents = [Create(path, None) for path in self._offset_parents([partition])]
+        parents = [Create(path, None) for path in offset_parents(self.group, [partition])]
         proof = self.proof.operations(self.client, self.group, [partition], Results())
         return [*parents, *proof, self._write(partition, Results())]
 
@@ -172,7 +171,7 @@ class _Commit:
         changed = [tp for tp in ours if not self._is_kept(tp, found)]
         if changed:
             self._require_inactive()
-            parents = [Create(path, None) for path in self._offset_parents(ours) if path not in found.stats]
+            parents = [Create(path, None) for path in offset_parents(self.group, ours) if path not in found.stats]
             proof = self.proof.operations(self.client, self.group, ours, found)
             try:
                 outcome = self.client.transact([*parents, *proof, *(self._write(tp, found) for tp in changed)])
@@ -191,7 +190,7 @@ class _Commit:
         """Read the versions of the parents before the claims, in the order of `ask`."""
         asked = self.proof.lookups(self.group, partitions)
         return self.client.ask(
-            exists=[*self._offset_parents(partitions), *asked.exists],
+            exists=[*offset_parents(self.group, partitions), *asked.exists],
             children=asked.children,
             get=[*map(self._path, partitions), *asked.get],
         )
@@ -244,11 +243,6 @@ class _Commit:
 
     def _path(self, partition: Any) -> str:
         return group_znodes.offset_path(self.group, partition)
-
-    def _offset_parents(self, partitions: Sequence[Any]) -> list[str]:
-        offsets = group_znodes.offsets_path(self.group)
-        above = [group_znodes.CONSUMERS, group_znodes.group_path(self.group), offsets]
-        return [*above, *(child_path(offsets, topic) for topic in dict.fromkeys(tp.topic for tp in partitions))]
 
     @property
     def _progress(self) -> str:

@@ -21,7 +21,6 @@ from pyspark_zkafka.conditions import ASSIGN_IN_GROUP, CONSUMER_ID_TAKEN, GROUP_
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.codec import child_path
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
@@ -106,8 +105,7 @@ def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) 
 
 def create_owner_znodes(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
     """Create missing ``owners/T`` with null data, as JVM consumers do. The group's znode exists."""
-    owners = group_znodes.owners_path(group)
-    paths = [owners, *(child_path(owners, topic) for topic in topics)]
+    paths = [group_znodes.owners_path(group), *(group_znodes.topic_owners_path(group, topic) for topic in topics)]
     for piece in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
         for _ in range(_ATTEMPTS):
             existing = client.exists_many(piece)
@@ -128,11 +126,9 @@ def subscribed_since(
     if by_pattern:
         path = group_znodes.group_path(group)
         return {topic: stat.czxid for stat in client.exists_many([path]).values() for topic in topics}
-    parents = (group_znodes.owners_path(group), group_znodes.offsets_path(group))
-    stats = client.exists_many(child_path(parent, topic) for parent in parents for topic in topics)
-    created = {
-        topic: [stats[p].czxid for parent in parents if (p := child_path(parent, topic)) in stats] for topic in topics
-    }
+    paths = {t: (group_znodes.topic_owners_path(group, t), group_znodes.topic_offsets_path(group, t)) for t in topics}
+    stats = client.exists_many(path for both in paths.values() for path in both)
+    created = {topic: [stats[path].czxid for path in both if path in stats] for topic, both in paths.items()}
     return {topic: min(found) for topic, found in created.items() if found}
 
 

@@ -17,7 +17,7 @@ from pyspark_zkafka.errors import listing
 from pyspark_zkafka.group.claims import NoMembers
 from pyspark_zkafka.inspect.reads import unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.codec import child_path, is_znode_name
+from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.tools.command import Target, changes_cluster, require_no_consumers, with_progress
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
@@ -87,7 +87,7 @@ def group_znodes_of(client: ZooKeeperConnection, group: str, topic: str | None =
         above = (group_znodes.owners_path(group), group_znodes.offsets_path(group))
         topics = {name for names in client.children_many(above).values() for name in names}
         if topics != {topic}:
-            roots = [child_path(path, topic) for path in above]
+            roots = [group_znodes.topic_owners_path(group, topic), group_znodes.topic_offsets_path(group, topic)]
     found: list[str] = []
     level = list(client.exists_many(roots))
     while level:

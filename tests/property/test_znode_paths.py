@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.group.claims import owner_parents
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin, cluster, groups
@@ -52,7 +51,8 @@ def builders(*modules: ModuleType) -> dict[str, Callable[..., str]]:
 
 BUILDERS: dict[str, Callable[..., Any]] = {
     **builders(admin, cluster, groups),
-    "owner_parents": lambda group, partition: owner_parents(group, [partition])[-1],
+    "owner_parents": lambda group, partition: groups.owner_parents(group, [partition])[-1],
+    "offset_parents": lambda group, partition: groups.offset_parents(group, [partition])[-1],
     "legacy_offset_path": lambda group, topic: groups.offset_path(group, groups.LegacyPartition(topic, 1, 2)),
     "child_path": lambda name: child_path("/parent", name),
 }
@@ -62,6 +62,7 @@ def test_all_builders_are_found() -> None:
     """The expected functions that build a path end with ``_path``, and are tested here."""
     assert {"topic_path", "partition_state_path", "topic_config_path", "delete_topic_path", "group_path"} <= set(BUILDERS)
     assert {"id_path", "ids_path", "owner_path", "owners_path", "offset_path", "offsets_path"} <= set(BUILDERS)
+    assert {"topic_owners_path", "topic_offsets_path"} <= set(BUILDERS)
 
 
 @given(names=st.lists(NAMES, min_size=4, max_size=4))

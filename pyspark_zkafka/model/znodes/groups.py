@@ -23,7 +23,7 @@ kafka.consumer.ZookeeperConsumerConnector, TopicCount, TopicFilter (Kafka 0.7.2,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -125,9 +125,19 @@ def owners_path(group: str) -> str:
     return f"{group_path(group)}/owners"
 
 
+def topic_owners_path(group: str, topic: str) -> str:
+    """``/consumers/G/owners/T``."""
+    return child_path(owners_path(group), topic)
+
+
 def owner_path(group: str, partition: TopicPartition) -> str:
     """``/consumers/G/owners/T/P``."""
-    return f"{child_path(owners_path(group), partition.topic)}/{partition.partition}"
+    return f"{topic_owners_path(group, partition.topic)}/{partition.partition}"
+
+
+def owner_parents(group: str, partitions: Iterable[TopicPartition]) -> list[str]:
+    """List ``owners``, and ``owners/T`` of each topic, in the order of the partitions."""
+    return [owners_path(group), *(topic_owners_path(group, topic) for topic in _topics(partitions))]
 
 
 def offsets_path(group: str) -> str:
@@ -135,9 +145,24 @@ def offsets_path(group: str) -> str:
     return f"{group_path(group)}/offsets"
 
 
+def topic_offsets_path(group: str, topic: str) -> str:
+    """``/consumers/G/offsets/T``."""
+    return child_path(offsets_path(group), topic)
+
+
 def offset_path(group: str, partition: Partition) -> str:
     """``/consumers/G/offsets/T/P``."""
-    return f"{child_path(offsets_path(group), partition.topic)}/{partition_key(partition)}"
+    return f"{topic_offsets_path(group, partition.topic)}/{partition_key(partition)}"
+
+
+def offset_parents(group: str, partitions: Iterable[Partition]) -> list[str]:
+    """List ``/consumers``, ``/consumers/G``, ``offsets``, and ``offsets/T`` of each topic, in the partitions' order."""
+    above = [CONSUMERS, group_path(group), offsets_path(group)]
+    return [*above, *(topic_offsets_path(group, topic) for topic in _topics(partitions))]
+
+
+def _topics(partitions: Iterable[Partition]) -> Iterable[str]:
+    return dict.fromkeys(partition.topic for partition in partitions)
 
 
 def parse_key(path: str, topic: str, key: str) -> Partition:
