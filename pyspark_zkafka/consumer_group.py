@@ -150,7 +150,6 @@ class ConsumerGroup:
         ZKafkaError
             ZooKeeper or the brokers cannot be reached. NO_SESSION, for a lost ZooKeeper session, is retriable.
         """
-        from pyspark_zkafka.group.claims import OwnedBy
         from pyspark_zkafka.model.nouns import OffsetRange
         from pyspark_zkafka.model.offsets import LATEST
         from pyspark_zkafka.read.stream_ends import StreamLimits
@@ -165,7 +164,7 @@ class ConsumerGroup:
         found = session.retry(lambda: starts.commit(initial)).assigned
         ready = sorted(found)
         resets = {tp: found[tp].position for tp in ready if found[tp].resets}
-        session.offsets.commit(resets, OwnedBy(owner), resets.keys())  # the stored offsets are of a deleted log
+        session.offsets.commit(resets, owner, resets.keys())  # the stored offsets are of a deleted log
         ends = session.retry(lambda: session.cluster.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = {tp: OffsetRange(tp, found[tp].position, max(found[tp].position, ends[tp])) for tp in ready}
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
@@ -195,11 +194,10 @@ class ConsumerGroup:
         return schema_ddl(read.include_headers) if pinned is None else frame_type(pinned, read.include_headers)
 
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
-        from pyspark_zkafka.group.claims import OwnedBy
         from pyspark_zkafka.group.offsets import require_none_lost
 
         session = self._open()
-        result = session.offsets.commit(offsets, OwnedBy(owner))
+        result = session.offsets.commit(offsets, owner)
         if session.member is not None:
             session.member.set_reading(())
         require_none_lost(result, self._raw["group.id"])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
-from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnedBy
+from pyspark_zkafka.group.claims import NoJvmOwner, NoOwner, OwnedBy, proof_of
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, find_lost
-from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.cluster import partition_state_path
@@ -101,17 +101,18 @@ class GroupOffsets:
     def commit(
         self,
         offsets: Mapping[TopicPartition, int],
-        proof: OwnedBy | NoOwner = NOBODY,
+        owner: ClaimOwner | None = None,
         resets: Collection[TopicPartition] = frozenset(),
     ) -> CommitResult:
         """Move offsets forward in each store, in `resets` also back; see `commit_offsets`.
 
-        An offset is `kept` if one of two stores has a higher one. Kafka is not part of ZooKeeper's transaction: ownership
-        and the stored offset are checked right before each attempt to commit to Kafka.
+        Partitions that the `owner` does not own are lost. Without one, raises PartitionOwned if a member in ZooKeeper
+        owns one. An offset is `kept` if one of two stores has a higher one. Kafka is not part of ZooKeeper's transaction:
+        ownership and the stored offset are checked right before each attempt to commit to Kafka.
         """
         results: list[CommitResult] = []
         for store in self._stores:
-            results.append(self._commit_to(store, offsets, proof, resets))
+            results.append(self._commit_to(store, offsets, proof_of(owner), resets))
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in results[-1].lost}
         written = {tp: offset for result in results for tp, offset in result.written.items()}
         kept: dict[TopicPartition, int] = {}
@@ -126,7 +127,7 @@ class GroupOffsets:
             {tp: mzxid for result in results for tp, mzxid in result.mzxids.items()},
         )
 
-    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner = NOBODY) -> None:
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None = None) -> None:
         """Commit the offset that counts to a store that lags or has none, for partitions that the owner owns.
 
         Otherwise a partition without new records would never get an offset in a store that was added. Offsets of deleted
@@ -145,7 +146,7 @@ class GroupOffsets:
                 if tp not in outdated and (tp not in there or there[tp].offset < stored.offset)
             }
             if lagging:
-                self._commit_to(store, lagging, proof)
+                self._commit_to(store, lagging, proof_of(owner))
 
     def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
         """Commit the group's starts for partitions without an offset. Returns the offsets then stored.
@@ -252,17 +253,17 @@ class KafkaMemberOffsets:
     def commit(
         self,
         offsets: Mapping[TopicPartition, int],
-        proof: OwnedBy | NoOwner = NOBODY,
+        owner: ClaimOwner | None = None,
         resets: Collection[TopicPartition] = frozenset(),
     ) -> CommitResult:
         """Move offsets forward, in `resets` also back, for partitions that the member owns. Blocks for two requests.
 
         Partitions that the member no longer owns, or that an earlier incarnation planned, are lost. After a long pause of
-        the process, first waits until ownership is known again. Without `OwnedBy`, the present incarnation commits: Kafka
+        the process, first waits until ownership is known again. Without an `owner`, the present incarnation commits: Kafka
         accepts commits only from members.
         """
         self._member.wait_certain()
-        owner = proof.owner if isinstance(proof, OwnedBy) else self._member.owner
+        owner = self._member.owner if owner is None else owner
         owned = {} if owner.session != self._member.owner.session else self._member.owned()
         ours = {tp: offset for tp, offset in offsets.items() if tp in owned}
         there = self._stored.committed(ours)

@@ -348,10 +348,8 @@ class StreamDriver:
         owner = None if member is None else member.owner
         if not self._has_group or len(self._read.stores) < 2 or (member is not None and owner is None):
             return
-        from pyspark_zkafka.group.claims import proof_of
-
         try:
-            self._session.copy_to_lagging_store(partitions, proof_of(owner))
+            self._session.copy_to_lagging_store(partitions, owner)
         except PartitionOwned:
             return  # the next commit reports it
         except ZKafkaError as error:
@@ -444,10 +442,8 @@ def commit_positions(
     _note_lost(due.keys() - ours.keys(), member)
     if not ours:
         return state
-    from pyspark_zkafka.group.claims import proof_of  # not imported by a stream without a group
-
     try:
-        done = session.offsets.commit(ours, proof_of(owner), [tp for tp in ours if state.assigned[tp].resets])
+        done = session.offsets.commit(ours, owner, [tp for tp in ours if state.assigned[tp].resets])
     except PartitionOwned as error:
         warnings.warn("owned", f"Offsets are not committed: {error}")
         return state

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import INVALID_OPTION, report_data_loss
 from pyspark_zkafka.errors import Condition, DataLoss, ZKafkaError
-from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, ClaimOwner, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, missing_topics
 from pyspark_zkafka.model.znodes.groups import owner_path
@@ -20,7 +20,6 @@ from pyspark_zkafka.read.cluster_state import RESTARTED_S, ClusterState
 from pyspark_zkafka.retries import OncePerMinute, Retry
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.group.claims import NoOwner, OwnedBy
     from pyspark_zkafka.group.membership import Membership
     from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets
     from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
@@ -166,10 +165,10 @@ class StreamSession:
         offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
 
-    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner) -> None:
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None) -> None:
         """Commit offsets of a group with two stores to the store that lags."""
         if self._member_offsets is None:
-            self._stored_offsets.copy_to_lagging_store(partitions, proof)
+            self._stored_offsets.copy_to_lagging_store(partitions, owner)
 
     @property
     def commits_as_member(self) -> bool:

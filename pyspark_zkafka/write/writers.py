@@ -133,11 +133,10 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
             commit = self._options.commit
             if commit is None:
                 return
-            from pyspark_zkafka.group.claims import proof_of
             from pyspark_zkafka.group.offsets import open_group_offsets, require_none_lost
 
         with open_group_offsets(self._options.connection, self._planned().bootstrap_servers, commit) as offsets:
-            result = offsets.commit(commit.offsets, proof_of(commit.owner))
+            result = offsets.commit(commit.offsets, commit.owner)
         require_none_lost(result, commit.group)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.model.nouns import Claim, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.read.stream_driver import commit_positions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_session import StreamWarnings
@@ -28,8 +29,10 @@ class Offsets:
 
     client: ZooKeeperClient
 
-    def commit(self, offsets: Mapping[TopicPartition, int], proof: Any, resets: Collection[TopicPartition]) -> CommitResult:
-        return commit_offsets(self.client, "g", offsets, proof, resets=resets, sleep=lambda seconds: None)
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
+    ) -> CommitResult:
+        return commit_offsets(self.client, "g", offsets, proof_of(owner), resets=resets, sleep=lambda seconds: None)
 
 
 @dataclass

@@ -126,8 +126,8 @@ class SessionOfValues:
         found._kafka = self._kafka
         return found
 
-    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: Any) -> None:
-        self.offsets.copy_to_lagging_store(partitions, proof)
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], owner: Any) -> None:
+        self.offsets.copy_to_lagging_store(partitions, owner)
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         if self._seen is None or anew or self._has_been_replaced(self._seen) or not self._is_stale():

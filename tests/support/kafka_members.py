@@ -14,7 +14,6 @@ __all__ = ["KafkaMemberProcess"]
 _PROGRAM = """
 import json, sys
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe
@@ -35,7 +34,7 @@ with KafkaGroupOffsets(servers, {}, group) as stored:
             answer = sorted(tp.partition for tp in member.owned())
         elif command == "commit":
             places = {TopicPartition(topic, int(number)): int(numbers[0]) for number in numbers[1:]}
-            answer = sorted(tp.partition for tp in offsets.commit(places, OwnedBy(owner)).lost)
+            answer = sorted(tp.partition for tp in offsets.commit(places, owner).lost)
         print(json.dumps(answer), flush=True)
 member.leave()
 """

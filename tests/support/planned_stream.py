@@ -148,7 +148,7 @@ class Session:
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Any:
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
-    def commit(self, offsets: Mapping[TopicPartition, int], proof: object, resets: object) -> CommitResult:
+    def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: object) -> CommitResult:
         self.stored |= {tp: StoredOffset(offset) for tp, offset in offsets.items()}
         return CommitResult(dict(offsets))
 
@@ -156,7 +156,7 @@ class Session:
         self.stored = {**{tp: StoredOffset(offset) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)
 
-    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: object) -> None:
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], owner: object) -> None:
         self.leveled += partitions
 
 

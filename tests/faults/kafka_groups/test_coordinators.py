@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.group.claims import proof_of
 from tests.support.commit_history import commit_history, went_back
 from tests.support.eventually import eventually
 from tests.support.members import settled
@@ -19,7 +18,7 @@ ALL = [0, 1, 2, 3]
 def commit_all(group: MemberGroup, member: object, offset: int) -> bool:
     """Commit all partitions; returns False if the commit must be retried."""
     try:
-        done = group.offsets(member).commit(group.places(dict.fromkeys(ALL, offset)), proof_of(member.owner))  # type: ignore[arg-type, attr-defined]
+        done = group.offsets(member).commit(group.places(dict.fromkeys(ALL, offset)), member.owner)  # type: ignore[arg-type, attr-defined]
     except BrokersUnavailable:
         return False
     return not done.lost
@@ -57,5 +56,5 @@ def test_rolling_restart(group: MemberGroup) -> None:
     eventually(lambda: settled(members, 4), timeout_s=60)
     for offset, member in enumerate(members, 1):
         owned = {tp: offset for tp in member.owned()}
-        eventually(lambda m=member, o=owned: not group.offsets(m).commit(o, proof_of(m.owner)).lost, timeout_s=60)  # type: ignore[misc]
+        eventually(lambda m=member, o=owned: not group.offsets(m).commit(o, m.owner).lost, timeout_s=60)  # type: ignore[misc]
     assert went_back(commit_history(group.cluster, group.name)) == {}

@@ -9,7 +9,6 @@ import pytest
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.commit_history import commit_history, went_back
 from tests.support.eventually import eventually
@@ -36,7 +35,7 @@ def test_zombie(group: MemberGroup, new_process: NewProcess) -> None:
     with halted(zombie.pid):
         eventually(lambda: settled([member], 4), timeout_s=30)
         store = group.offsets(member)
-        assert not store.commit(group.places(dict.fromkeys(ALL, 9)), proof_of(member.owner)).lost
+        assert not store.commit(group.places(dict.fromkeys(ALL, 9)), member.owner).lost
     assert zombie.commit(12, *ALL) == ALL
     eventually(lambda: len(member.owned()) == 2 == len(zombie.owned()), timeout_s=30)
     assert went_back(commit_history(group.cluster, group.name)) == {}
@@ -112,7 +111,7 @@ def test_reset_under_a_live_member(group: MemberGroup) -> None:
             admin.alter_offsets(group.name, {TopicPartition(group.topic, 0): 1})
         with pytest.raises(GroupError, match="GROUP_ACTIVE"):
             admin.delete_groups([group.name])
-    assert not group.offsets(member).commit(group.places({0: 3}), proof_of(member.owner)).lost
+    assert not group.offsets(member).commit(group.places({0: 3}), member.owner).lost
 
 
 def test_reset_while_expelled(group: MemberGroup, new_process: NewProcess) -> None:
@@ -138,7 +137,7 @@ def test_thousands_of_partitions(group: MemberGroup) -> None:
     eventually(lambda: settled(members, 3000), timeout_s=90)
     for member in members:
         begin = time.monotonic()
-        done = group.offsets(member).commit(dict.fromkeys(member.owned(), 4), proof_of(member.owner))
+        done = group.offsets(member).commit(dict.fromkeys(member.owned(), 4), member.owner)
         assert (len(done.written), done.lost) == (1500, set())
         assert time.monotonic() - begin < 20
     members[1].leave()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
@@ -68,7 +67,7 @@ def test_commits(group: MemberGroup) -> None:
     first, second = group.member(), group.member()
     eventually(lambda: settled([first, second], 4), timeout_s=20)
     store = group.offsets(first)
-    done = store.commit(group.places(dict.fromkeys(ALL, 7)), proof_of(first.owner))
+    done = store.commit(group.places(dict.fromkeys(ALL, 7)), first.owner)
     assert sorted(tp.partition for tp in done.written) == numbers(first)
     assert sorted(tp.partition for tp in done.lost) == numbers(second)
     assert {tp.partition: found.offset for tp, found in store.committed(group.places(dict.fromkeys(ALL, 0))).items()} == (
@@ -76,9 +75,9 @@ def test_commits(group: MemberGroup) -> None:
     )
     own = numbers(first)[0]
     lower = group.places({own: 5})
-    assert store.commit(lower, proof_of(first.owner)).kept == group.places({own: 7})
-    assert store.commit(lower, proof_of(first.owner), lower).written == lower
-    assert store.commit(lower, proof_of(first.owner), lower.keys()).lost == set()
+    assert store.commit(lower, first.owner).kept == group.places({own: 7})
+    assert store.commit(lower, first.owner, lower).written == lower
+    assert store.commit(lower, first.owner, lower.keys()).lost == set()
 
 
 @classic_seldom
@@ -93,7 +92,7 @@ def test_hold(group: MemberGroup) -> None:
     second = group.member()
     eventually(lambda: not first.settled, timeout_s=20)
     store = group.offsets(first)
-    assert not store.commit(group.places(dict.fromkeys(ALL, 3)), proof_of(first.owner)).lost
+    assert not store.commit(group.places(dict.fromkeys(ALL, 3)), first.owner).lost
     assert not second.wait_settled(3)
     assert len(first.owned()) == 4
     assert second.owned() == {}
@@ -114,7 +113,7 @@ def test_hold_ends(group: MemberGroup, caplog: pytest.LogCaptureFixture) -> None
     eventually(lambda: settled([first, second], 4), timeout_s=20)
     assert "released" in caplog.text
     assert "records may be read twice" in caplog.text
-    done = group.offsets(first).commit(group.places(dict.fromkeys(numbers(second), 3)), proof_of(first.owner))
+    done = group.offsets(first).commit(group.places(dict.fromkeys(numbers(second), 3)), first.owner)
     assert sorted(tp.partition for tp in done.lost) == numbers(second)
 
 

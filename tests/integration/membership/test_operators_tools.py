@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
-from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.membership import Membership
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster
@@ -48,7 +47,7 @@ class HalfMigrated:
         member, offsets = self.join(self.in_zookeeper), self.in_zookeeper.places(dict.fromkeys(PARTITIONS, COMMITTED))
         with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, self.name) as in_kafka:
             in_kafka.commit(offsets)
-        assert not self.in_zookeeper.offsets(member).commit(offsets, proof_of(member.owner)).lost
+        assert not self.in_zookeeper.offsets(member).commit(offsets, member.owner).lost
 
     def run(self, command: str, *arguments: str, status: int = 0) -> Result:
         """Run ``zkafka groups`` on the group, and check the exit status."""
@@ -127,7 +126,7 @@ def test_members_in_kafka_alone(group: HalfMigrated) -> None:
     for command in ("describe", "members", "verify"):
         assert hidden in group.run(command).stderr
     ends = group.in_kafka.places(dict.fromkeys(PARTITIONS, RECORDS))
-    assert not group.in_kafka.offsets(member).commit(ends, proof_of(member.owner)).lost
+    assert not group.in_kafka.offsets(member).commit(ends, member.owner).lost
     compared = group.run("migrate", "--to", "kafka", "--verify", status=1)
     assert hidden in compared.stderr
     assert {row["state"] for row in rows(compared)} == {"ahead"}

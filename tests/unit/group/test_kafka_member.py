@@ -14,7 +14,6 @@ from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, Partit
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group import kafka_member
-from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -705,6 +704,6 @@ def test_doubt(stopped: KafkaGroupMember) -> None:
 
 def test_commit_in_doubt(coordinator: Coordinator, stopped: KafkaGroupMember) -> None:
     """A commit after a pause of the process waits until ownership is known, and loses no owned partition."""
-    done = KafkaMemberOffsets(stopped, NothingStored()).commit({T0: 5, T1: 6}, OwnedBy(stopped.owner))
+    done = KafkaMemberOffsets(stopped, NothingStored()).commit({T0: 5, T1: 6}, stopped.owner)
     assert (done.written, done.lost) == ({T0: 5}, {T1})
     assert coordinator.commits == [{T0: 5}]

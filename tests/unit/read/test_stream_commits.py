@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.group.claims import NoOwner, OwnedBy
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
@@ -56,10 +55,10 @@ class Session:
         return self
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]
+        self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
     ) -> CommitResult:
         """Return the answer, or raise it."""
-        self.asked.append((dict(offsets), proof, list(resets)))
+        self.asked.append((dict(offsets), owner, list(resets)))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -74,7 +73,7 @@ def test_commit() -> None:
     """The owner commits due positions, as resets if their log no longer exists. Afterwards no position is due."""
     session = Session(CommitResult({T0: 5, T1: 7}, mzxids={T0: 70}), Member())
     done = commit(STATE, session)
-    assert session.asked == [({T0: 5, T1: 7}, OwnedBy(OWNER), [T1])]
+    assert session.asked == [({T0: 5, T1: 7}, OWNER, [T1])]
     assert done.due() == {}
     assert done.committed == {T0: StoredOffset(5, 70), T1: StoredOffset(7)}
 
@@ -129,7 +128,7 @@ def test_partitions_of_another_claim(claims: Mapping[TopicPartition, Claim]) -> 
     member = Member(claims=claims)
     session = Session(CommitResult({T0: 5}), member)
     done = commit(STATE, session)
-    assert session.asked == [({T0: 5}, OwnedBy(OWNER), [])]
+    assert session.asked == [({T0: 5}, OWNER, [])]
     assert member.rebalances == 1
     assert done.due() == {T1: 7}
 
