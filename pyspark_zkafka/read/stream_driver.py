@@ -12,15 +12,9 @@ from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, PARTITIONS_GONE, TOPI
 from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, first_identity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.model.planning import (
-    Split,
-    in_fixed_order,
-    make_splits,
-    offline_text,
-    requested_topics,
-    split_ranges,
-)
+from pyspark_zkafka.model.planning import Split, offline_text, requested_topics
 from pyspark_zkafka.options.values import StreamOptions
+from pyspark_zkafka.read.batch_planner import task_splits
 from pyspark_zkafka.read.stream_ends import FixedEnds, StreamEnds, StreamLimits
 from pyspark_zkafka.read.stream_planner import (
     Loss,
@@ -210,7 +204,7 @@ class StreamDriver:
         return self._planned
 
     @collector_paused()
-    def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
+    def splits(self, end: dict[str, Any]) -> tuple[tuple[Split, ...], str]:
         """Return the splits of the micro-batch that ends at `end`, and the bootstrap servers.
 
         Includes partitions that the member no longer owns. The splits are in the order of the partitions, whoever leads
@@ -248,14 +242,12 @@ class StreamDriver:
             self._warnings.lose(TOPIC_REPLACED, text)
         ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
         self._set_reading(r.partition for r in ranges)
-        pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
         identities = {name: planned.topics.get(name, TopicIdentity()) for name in snapshot.topics}
         as_planned = {
             n: replace(t, topic_id=identities[n].topic_id, czxid=identities[n].czxid) for n, t in snapshot.topics.items()
         }
-        rack, listener = self._read.connection.client_rack, self._read.connection.listener
-        splits = make_splits(pieces, replace(snapshot, topics=as_planned), rack, listener)
-        return in_fixed_order(splits), self._session.cluster.servers(snapshot)
+        splits = task_splits(ranges, self._read, replace(snapshot, topics=as_planned))
+        return splits, self._session.cluster.servers(snapshot)
 
     def commit(self) -> None:
         """Commit finished positions, if there is a group; see `commit_positions`.

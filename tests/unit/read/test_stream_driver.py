@@ -387,7 +387,7 @@ def test_topic_created_again_after_the_plan(session: Session, fails: str) -> Non
         with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0, t-1 of the micro-batch"):
             found.splits(end)
     else:
-        assert found.splits(end)[0] == []
+        assert found.splits(end)[0] == ()
         assert planned(found, end) == [(0, 10, 150), (1, 10, 150)]
 
 
