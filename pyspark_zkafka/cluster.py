@@ -12,7 +12,7 @@ from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.conditions import MIGRATED_TO_KRAFT, NO_BROKERS, NO_LISTENER, WRONG_SECURITY_PROTOCOL
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
-from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.model.planning import Listener, SubscribeExcept, SubscribePattern, Subscription, requested_topics
 from pyspark_zkafka.options.values import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ class ClusterSource(Protocol):
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """Return the brokers, and the requested topics that exist; by default, all topics."""
         ...
+
+
+def subscribed_topics(subscription: Subscription, cluster: ClusterSource) -> list[str]:
+    """Return the topics to look up; see `requested_topics`. A pattern also requires the names of all topics."""
+    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
+    return requested_topics(subscription, cluster.topic_names() if by_pattern else ())
 
 
 @contextmanager

@@ -8,15 +8,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
+from pyspark_zkafka.cluster import (
+    ClusterSource,
+    ZooKeeperSource,
+    bootstrap_servers,
+    open_admin,
+    open_cluster,
+    subscribed_topics,
+)
 from pyspark_zkafka.conditions import NO_GROUP_OFFSETS, OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import GroupError, listing, nearest
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, LogOffsets, resolve
 from pyspark_zkafka.model.planning import (
     Split,
-    SubscribeExcept,
-    SubscribePattern,
     Subscription,
     check_named,
     describe_missing,
@@ -25,7 +30,6 @@ from pyspark_zkafka.model.planning import (
     make_splits,
     missing_topics,
     offline_text,
-    requested_topics,
     split_ranges,
     subscribed_partitions,
 )
@@ -69,7 +73,7 @@ def plan_batch(
         # A broker that has just started may know no topic. ZooKeeper knows all topics.
         snapshot = retry.until(
             lambda found: not isinstance(cluster, KafkaAdmin) or not missing_topics(subscription, found),
-            lambda: subscribed_snapshot(subscription, cluster),
+            lambda: cluster.snapshot(subscribed_topics(subscription, cluster)),
         )
         if missing := missing_topics(subscription, snapshot):
             may_wait = options.missing_topics == "wait"
@@ -100,12 +104,6 @@ def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: C
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
     return tuple(in_fixed_order(splits))
-
-
-def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
-    """Return the cluster with the subscribed topics that exist. A pattern also requires the names of all topics."""
-    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
-    return cluster.snapshot(requested_topics(subscription, cluster.topic_names() if by_pattern else ()))
 
 
 def readable_partitions(

@@ -9,17 +9,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
+from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration, subscribed_topics
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MIGRATED_TO_KRAFT
 from pyspark_zkafka.errors import ClusterStateError, ZKafkaError, listing
 from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot
-from pyspark_zkafka.model.planning import (
-    Assign,
-    Subscribe,
-    SubscribeExcept,
-    SubscribePattern,
-    requested_topics,
-)
+from pyspark_zkafka.model.planning import Assign, Subscribe, requested_topics
 from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.retries import Retry
@@ -210,9 +204,10 @@ class ClusterState:
         self._stale.clear()
         self._read_at = self._clock()
         ensemble = self._ensemble
-        snapshot = (
-            self.brokers.snapshot(self._requested_topics(self.brokers)) if ensemble is None else self._read_znodes(ensemble)
-        )
+        if ensemble is None:
+            snapshot = self.brokers.snapshot(subscribed_topics(self._subscription, self.brokers))
+        else:
+            snapshot = self._read_znodes(ensemble)
         self._is_polled = ensemble is None or snapshot.is_outdated
         if snapshot.brokers:
             self._left_at = None
@@ -236,7 +231,7 @@ class ClusterState:
         if outdated.brokers:
             return current_snapshot(outdated, self._brokers, self._read.connection, ())
         self._have_brokers_left = True
-        topics = self._requested_topics(self._brokers)
+        topics = subscribed_topics(self._subscription, self._brokers)
         return current_snapshot(outdated, self._brokers, self._read.connection, topics)
 
     def _without_brokers(self, group: str) -> ClusterStateError:
@@ -269,10 +264,6 @@ class ClusterState:
         topics = requested_topics(self._subscription, found.get(znodes.TOPICS, ()))
         zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)
         return zookeeper.snapshot(topics)
-
-    def _requested_topics(self, brokers: KafkaAdmin) -> Collection[str]:
-        by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
-        return requested_topics(self._subscription, brokers.topic_names() if by_pattern else ())
 
     def _on_event(self, event: object) -> None:
         """Mark the snapshot as stale. Called on kazoo's thread."""

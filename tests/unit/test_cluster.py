@@ -1,13 +1,17 @@
-"""Bootstrap servers, from the options or from the registered brokers."""
+"""Topics to look up, and bootstrap servers, from the options or from the registered brokers."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 import pytest
 
-from pyspark_zkafka.cluster import bootstrap_servers, of_listener
-from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
-from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.cluster import bootstrap_servers, of_listener, subscribed_topics
+from pyspark_zkafka.errors import ClusterStateError, CodecError
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, TopicPartition
+from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern, Subscription
+from tests.support.ensemble_client import EnsembleClient
 from tests.support.options import broker_connection
 
 SNAPSHOT = ClusterSnapshot(
@@ -16,6 +20,48 @@ SNAPSHOT = ClusterSnapshot(
         for n in (1, 2)
     }
 )
+
+
+@dataclass
+class Source:
+    """A cluster of three topics, which counts the requests for their names."""
+
+    requests: int = 0
+
+    def topic_names(self) -> list[str]:
+        self.requests += 1
+        return ["a", "ab", "b"]
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("subscription", "topics", "requests"),
+    [
+        (Subscribe(("b", "gone", "b")), ["b", "gone"], 0),
+        (Assign((TopicPartition("b", 1), TopicPartition("b", 0))), ["b"], 0),
+        (SubscribePattern("a.*"), ["a", "ab"], 1),
+        (SubscribePattern("x"), [], 1),
+        (SubscribeExcept("a.*"), ["b"], 1),
+    ],
+)
+def test_topics_to_look_up(subscription: Subscription, topics: list[str], requests: int) -> None:
+    """Only the subscription's topics are looked up; the names of all topics are requested only for a pattern."""
+    source = Source()
+    assert subscribed_topics(subscription, source) == topics
+    assert source.requests == requests
+
+
+def test_malformed_topics() -> None:
+    """A malformed topic fails every pattern that could match it, but not reads of other topics."""
+    client = EnsembleClient()
+    client.put_topic("good")
+    client.put("/brokers/topics/bad", b"{")
+    for subscription in Subscribe(("good",)), SubscribePattern("go.*"):
+        assert list(client.snapshot(subscribed_topics(subscription, client)).topics) == ["good"]
+    with pytest.raises(CodecError, match="/brokers/topics/bad"):
+        client.snapshot(subscribed_topics(SubscribePattern(".*"), client))
 
 
 def servers(listener: Listener, given: str | None = None, snapshot: ClusterSnapshot = SNAPSHOT) -> str:

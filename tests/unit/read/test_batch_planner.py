@@ -1,4 +1,4 @@
-"""Parts of a batch read's plan without a connection: topics to look up, partitions, ranges and splits."""
+"""Parts of a batch read's plan without a connection: partitions, ranges and splits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import logging
 import pickle
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.errors import CodecError, DataLoss, GroupError, NoLeader, OptionError, UnknownTopic
+from pyspark_zkafka.errors import DataLoss, GroupError, NoLeader, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import (
     Broker,
     ClusterSnapshot,
@@ -22,7 +22,7 @@ from pyspark_zkafka.model.nouns import (
     TopicPartition,
 )
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
-from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.model.planning import Subscribe
 from pyspark_zkafka.model.pushdown import PushedFilters
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.batch import parse_read
@@ -32,12 +32,10 @@ from pyspark_zkafka.read.batch_planner import (
     plan_batch,
     readable_partitions,
     resolve_ranges,
-    subscribed_snapshot,
     task_splits,
 )
 from pyspark_zkafka.retries import Retry
 from tests.support.cases import each
-from tests.support.ensemble_client import EnsembleClient
 
 ONCE = Retry(0, 0.0, lambda s: None)
 T = [TopicPartition("t", n) for n in range(4)]
@@ -52,49 +50,6 @@ CLUSTER = ClusterSnapshot(
     {"t": Topic("t", {n: (1 + n // 2, 2 - n // 2) for n in range(4)}, czxid=77)},
     {tp: PartitionState(1 + tp.partition // 2, 5, (1 + tp.partition // 2, 2 - tp.partition // 2)) for tp in T},
 )
-
-
-@dataclass
-class Source:
-    """A cluster of three topics, which records requests."""
-
-    asked: list[object] = field(default_factory=list)
-
-    def topic_names(self) -> list[str]:
-        self.asked.append("names")
-        return ["a", "ab", "b"]
-
-    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        self.asked.append(topics)
-        return ClusterSnapshot({})
-
-
-@pytest.mark.parametrize(
-    ("subscription", "asked"),
-    [
-        (Subscribe(("b", "gone", "b")), [["b", "gone"]]),
-        (Assign((TopicPartition("b", 1), TopicPartition("b", 0))), [["b"]]),
-        (SubscribePattern("a.*"), ["names", ["a", "ab"]]),
-        (SubscribePattern("x"), ["names", []]),
-        (SubscribeExcept("a.*"), ["names", ["b"]]),
-    ],
-)
-def test_topics_to_look_up(subscription: Subscription, asked: list[object]) -> None:
-    """Only the subscription's topics are looked up; the names of all topics are requested only for a pattern."""
-    source = Source()
-    subscribed_snapshot(subscription, source)
-    assert source.asked == asked
-
-
-def test_malformed_topics() -> None:
-    """A malformed topic fails every pattern that could match it, but not reads of other topics."""
-    client = EnsembleClient()
-    client.put_topic("good")
-    client.put("/brokers/topics/bad", b"{")
-    assert list(subscribed_snapshot(Subscribe(("good",)), client).topics) == ["good"]
-    assert list(subscribed_snapshot(SubscribePattern("go.*"), client).topics) == ["good"]
-    with pytest.raises(CodecError, match="/brokers/topics/bad"):
-        subscribed_snapshot(SubscribePattern(".*"), client)
 
 
 def options(**given: str) -> ReadOptions:
