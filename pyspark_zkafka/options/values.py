@@ -5,7 +5,7 @@ Fields of options have no defaults here: the rows of `options.table` have them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,6 +14,7 @@ from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.offsets import OffsetSpec, ResetPolicy
 from pyspark_zkafka.model.planning import Listener, Subscription, TriggerLimits
 from pyspark_zkafka.options.references import refers
+from pyspark_zkafka.retries import Retry
 
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
@@ -215,6 +216,10 @@ class ReadOptions:
                 "No topics are given; set one of subscribe, subscribePattern, subscribeExceptPattern and assign",
             )
         return self.subscription
+
+    def retry(self, sleep: Callable[[float], None]) -> Retry:
+        """Return the retries of failed requests; `sleep` waits for a number of seconds."""
+        return Retry(self.retries, self.retry_interval_ms / 1000, sleep)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def plan_batch(
         _log.warning("%s applies to streaming reads only, and is ignored", name)
     now_ms = time.time_ns() // 1_000_000
     options = replace(options, start=options.start.at(now_ms), end=options.end.at(now_ms))
-    retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
+    retry = options.retry(sleep)
     subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:
         # A broker that has just started may know no topic. ZooKeeper knows all topics.

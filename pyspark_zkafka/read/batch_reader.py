@@ -26,7 +26,6 @@ from pyspark.sql.datasource import (
 from pyspark_zkafka.model.planning import Split, coalesce
 from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
 from pyspark_zkafka.options.values import ReadOptions
-from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.worker import TaskObject, collector_paused, concise_errors, prepared_worker
 
 if TYPE_CHECKING:
@@ -214,11 +213,7 @@ def _high_watermark(split: Split, options: ReadOptions, servers: str) -> int:
     from pyspark_zkafka.model.offsets import LATEST
 
     with lease_admin(servers, options.connection.kafka) as admin:
-        return _retry(options)(lambda: admin.list_offsets({split.partition: LATEST}))[split.partition]
-
-
-def _retry(options: ReadOptions) -> Retry:
-    return Retry(options.retries, options.retry_interval_ms / 1000, time.sleep)
+        return options.retry(time.sleep)(lambda: admin.list_offsets({split.partition: LATEST}))[split.partition]
 
 
 def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
@@ -227,7 +222,7 @@ def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity
     Several requests confirm a deletion, since a broker that has just started may know no topic. `fetchOffset.numRetries`
     limits the retries of a failed request.
     """
-    retry = _retry(options)
+    retry = options.retry(time.sleep)
     from pyspark_zkafka.brokers.admin import lease_admin
 
     topic, connection = split.partition.topic, options.connection

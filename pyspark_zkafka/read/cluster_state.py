@@ -44,9 +44,9 @@ class ClusterState:
         zookeeper: ZooKeeperClient | None,
         group: str | None,
         clock: Callable[[], float],
-        sleep: Callable[[float], None],
+        retry: Retry,
     ) -> None:
-        self._retry = Retry(read.retries, read.retry_interval_ms / 1000, sleep)
+        self._retry = retry
         self._read = read
         self._subscription = read.require_subscription()
         self._clock = clock

@@ -17,7 +17,7 @@ from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, m
 from pyspark_zkafka.model.znodes.groups import owner_path
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.cluster_state import RESTARTED_S, ClusterState
-from pyspark_zkafka.retries import OncePerMinute, Retry
+from pyspark_zkafka.retries import OncePerMinute
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership
@@ -51,7 +51,7 @@ class StreamSession:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.retry = Retry(options.read.retries, options.read.retry_interval_ms / 1000, sleep)
+        self.retry = options.read.retry(sleep)
         self._read = options.read
         self._group = options.group
         self._subscription = options.read.require_subscription()
@@ -79,7 +79,7 @@ class StreamSession:
             self._open_zookeeper(ensemble)
             membership = "kafka" if membership == "auto" else membership
         group = None if self.member is None else self.member.group
-        self.cluster = ClusterState(self._read, self._zookeeper, group, self._clock, self._sleep)
+        self.cluster = ClusterState(self._read, self._zookeeper, group, self._clock, self.retry)
         self._opened.callback(self.cluster.close)
         if membership == "kafka":
             self._join_in_kafka()

@@ -57,7 +57,7 @@ class State(ClusterState):
         self.now = 100.0
         self.pauses: list[float] = []
         given: Any = zookeeper
-        super().__init__(options.read, given, group, lambda: self.now, self.pauses.append)
+        super().__init__(options.read, given, group, lambda: self.now, options.read.retry(self.pauses.append))
 
 
 def test_last_servers() -> None:
@@ -211,7 +211,7 @@ def test_a_pattern_asked_of_a_broker_that_has_just_started(monkeypatch: pytest.M
 
     options = parse_stream({"kafka.bootstrap.servers": "b:9092", "startingOffsets": "earliest", "subscribePattern": "t"})
     session = Session()
-    state = ClusterState(options.read, None, None, lambda: session.now, session.sleep)
+    state = ClusterState(options.read, None, None, lambda: session.now, options.read.retry(session.sleep))
     monkeypatch.setattr(state, "_brokers", Starting())
     monkeypatch.setattr(Session, "cluster", state, raising=False)
     driver = StreamDriver(options, lambda: session.now, session.sleep, session)
