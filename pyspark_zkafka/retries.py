@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -23,6 +23,15 @@ _BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 def elapsed_s() -> float:
     """Return monotonic seconds. On Linux they also count while the machine sleeps: sessions expire meanwhile."""
     return time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
+
+
+def may_succeed_later(error: ZKafkaError) -> bool:
+    """Return True for a retriable error, and for a missing topic.
+
+    Brokers learn of new topics and partitions after ZooKeeper has them. A topic may also have been deleted after the
+    snapshot was read.
+    """
+    return error.retriable or isinstance(error, UnknownTopic)
 
 
 def backoff_s(attempt: int, jitter: float) -> float:

@@ -32,6 +32,7 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, Partit
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.options.values import ConnectionOptions
+from pyspark_zkafka.retries import may_succeed_later
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -251,7 +252,7 @@ class KafkaAdmin(AdminRequests):
         self._warm_up({tp.topic for tp in positions})
         found, failed = self._ask_leaders(positions, min(PATIENCE_S, timeout_s), epochs)
         left_s = timeout_s - PATIENCE_S
-        passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
+        passing = {tp for tp, error in failed.items() if may_succeed_later(error)}
         self.refresh_metadata({tp.topic for tp in passing})
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
         found_now, failed_now = self._ask_leaders(

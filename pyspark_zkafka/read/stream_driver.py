@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, PARTITIONS_GONE, TOPIC_REPLACED
-from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.errors import PartitionOwned, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, first_identity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.planning import Split, offline_text, requested_topics
@@ -29,6 +29,7 @@ from pyspark_zkafka.read.stream_planner import (
 )
 from pyspark_zkafka.read.stream_positions import InitialPositions, StreamStarts
 from pyspark_zkafka.read.stream_session import StreamSession, StreamWarnings
+from pyspark_zkafka.retries import may_succeed_later
 from pyspark_zkafka.worker import collector_paused
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ class StreamDriver:
         except PartitionOwned:
             return  # the next commit reports it
         except ZKafkaError as error:
-            if not error.retriable and not isinstance(error, UnknownTopic):
+            if not may_succeed_later(error):
                 raise
             _log.warning("The group's offsets are not yet copied to the store that lags: %s", error)
 
@@ -382,8 +383,7 @@ class StreamDriver:
         try:
             return self._starts.find(new, finished, self._state.committed, replaced=self._state.replaced)
         except ZKafkaError as error:
-            # Brokers learn of new partitions after ZooKeeper has them.
-            if not error.retriable and not isinstance(error, UnknownTopic):
+            if not may_succeed_later(error):
                 raise
             if due := self._warnings.due("unread", sorted(new)):
                 _log.warning("%s cannot be read yet, retrying: %s", listing(due), error)
@@ -440,8 +440,7 @@ def commit_positions(
         warnings.warn("owned", f"Offsets are not committed: {error}")
         return state
     except ZKafkaError as error:
-        # A topic may have been deleted after the snapshot was read. The coordinator may not know a new topic yet.
-        if not error.retriable and not isinstance(error, UnknownTopic):
+        if not may_succeed_later(error):
             raise
         _log.warning("Offsets are not committed yet, retrying: %s", error)
         return state

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, ENDS_NOT_REACHED, OFFSET_WENT_BACK
-from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.errors import ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import TopicIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
@@ -16,6 +16,7 @@ from pyspark_zkafka.model.resumption import outdated
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession, StreamWarnings
+from pyspark_zkafka.retries import may_succeed_later
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership
@@ -54,7 +55,7 @@ class StreamEnds:
         epochs: dict[TopicPartition, int] = {}
         found, failed = self._session.log_ends(led, epochs)
         for error in failed.values():
-            if not error.retriable and not isinstance(error, UnknownTopic):
+            if not may_succeed_later(error):
                 raise error
         if due := self._warnings.due("unanswered", sorted(failed)):
             _log.warning("Waiting for the leader of %s: %s", listing(due), failed[due[0]])
