@@ -59,7 +59,6 @@ def commit_offsets(
     *,
     resets: Collection[TopicPartition] = frozenset(),
     max_transaction_bytes: int = MAX_TRANSACTION_BYTES,
-    attempts: int = _ATTEMPTS,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> CommitResult:
@@ -83,8 +82,6 @@ def commit_offsets(
         Partitions without it are `lost`, or raise an error.
     resets : collection of TopicPartition
         Partitions that may move back, as their log was truncated or created again.
-    attempts : int
-        Attempts for each transaction, if others commit at the same time or the connection is lost.
 
     Raises
     ------
@@ -100,7 +97,7 @@ def commit_offsets(
         No answer; an ACL denies access.
     """
     _require_offsets(offsets)
-    commit = _Commit(client, group, {**offsets}, proof, frozenset(resets), attempts, sleep, jitter)
+    commit = _Commit(client, group, {**offsets}, proof, frozenset(resets), sleep, jitter)
     return commit.run(max_transaction_bytes)
 
 
@@ -119,7 +116,6 @@ class _Commit:
     offsets: Mapping[Any, int]
     proof: Proof
     resets: frozenset[TopicPartition]
-    attempts: int
     sleep: Callable[[float], None]
     jitter: Callable[[], float]
     written: dict[Any, int] = field(default_factory=dict)
@@ -148,7 +144,7 @@ class _Commit:
         """Commit some partitions in one transaction; retry while others interfere or the connection is lost."""
         unanswered = 0
         conflict: Conflict | None = None
-        for attempt in range(self.attempts):
+        for attempt in range(_ATTEMPTS):
             if attempt:
                 self.sleep(backoff_s(attempt, self.jitter()))
             try:
@@ -162,7 +158,7 @@ class _Commit:
                     return
         if isinstance(self.proof, Unchanged):
             raise self._changed("" if conflict is None else f" ({conflict.operation.path}: {conflict.reason.value})")
-        raise _contended(self.group, conflict, self.attempts)
+        raise _contended(self.group, conflict)
 
     def _attempt(self, partitions: Sequence[Any]) -> Conflict | None:
         found = self._read(partitions)
@@ -274,9 +270,9 @@ def _require_offsets(offsets: Mapping[Any, int]) -> None:
         )
 
 
-def _contended(group: str, conflict: Conflict | None, attempts: int) -> GroupContended:
+def _contended(group: str, conflict: Conflict | None) -> GroupContended:
     found = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
     return COMMIT_CONTENDED(
-        f"The offsets of group {group} were not committed: others changed them {attempts} times meanwhile{found}; "
+        f"The offsets of group {group} were not committed: others changed them {_ATTEMPTS} times meanwhile{found}; "
         "try again, and if that does not help, find the other clients that commit to this group",
     )

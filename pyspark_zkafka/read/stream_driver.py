@@ -305,7 +305,7 @@ class StreamDriver:
     def _rebalance(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         """Release and claim partitions. Returns the partitions that are owned now."""
         member = self._session.member
-        owned = self._session.owned(snapshot) if member is None else member.rebalance()
+        owned = self._session.subscribed(snapshot) if member is None else member.rebalance()
         self._state = self._state.revoke(owned)
         return owned
 

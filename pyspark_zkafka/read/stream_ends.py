@@ -155,7 +155,7 @@ class FixedEnds:
     def _led(self) -> tuple[list[TopicPartition], ClusterSnapshot]:
         snapshot = self._session.cluster.snapshot()
         everything = snapshot.all_partitions()
-        partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
+        partitions = everything if self._session.member is not None else sorted(self._session.subscribed(snapshot))
         offline = set(snapshot.without_leader(partitions))
         if offline and not self._options.skip_offline:
             raise describe_offline(sorted(offline), snapshot)

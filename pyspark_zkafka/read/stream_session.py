@@ -241,10 +241,8 @@ class StreamSession:
         started = {tp.topic for tp in committed}
         return {tp for tp in partitions if tp.topic in started and tp not in committed}
 
-    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """Return the partitions to read: the member's own, or, without membership, all subscribed ones."""
-        if self.member is not None:
-            return self.member.owned()
+    def subscribed(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+        """Return all subscribed partitions, which a stream without membership reads."""
         if self._subscribed is None or self._subscribed[0] is not snapshot:
             everything = snapshot.all_partitions()
             if isinstance(self._subscription, Assign):

@@ -207,20 +207,16 @@ class ZooKeeperConnection:
         refusals = 0 if self._kazoo is None else self._kazoo.refusals
         return None if refusals < _REFUSALS else errors.no_session(errors.AUTH_FAILED(), self.config, [])
 
-    def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode]:
-        """Read data and stat of each path that exists, in one round.
-
-        `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost. It must
-        not block. Setting the same function again has no effect. Raises ZooKeeperError, ZooKeeperRefused.
-        """
-        return self.ask(get=paths, watch=watch).nodes
+    def get_many(self, paths: Iterable[str]) -> dict[str, Znode]:
+        """Read data and stat of each path that exists, in one round; see `ask`."""
+        return self.ask(get=paths).nodes
 
     def children_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, list[str]]:
-        """Read the sorted names of the children of each path that exists; see `get_many`."""
+        """Read the sorted names of the children of each path that exists; see `ask`."""
         return self.ask(children=paths, watch=watch).children
 
     def exists_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, ZnodeStat]:
-        """Read the stat of each path that exists. A watch also reports the creation of a znode; see `get_many`."""
+        """Read the stat of each path that exists. A watch also reports the creation of a znode; see `ask`."""
         return self.ask(exists=paths, watch=watch).stats
 
     def ask(
@@ -230,7 +226,11 @@ class ZooKeeperConnection:
         exists: Iterable[str] = (),
         watch: Watch | None = None,
     ) -> Results:
-        """Send one round of requests. Servers answer `exists` first, then `children`, then `get`, each in its order."""
+        """Send one round of requests. Servers answer `exists` first, then `children`, then `get`, each in its order.
+
+        `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost. It must
+        not block. Setting the same function again has no effect. Raises ZooKeeperError, ZooKeeperRefused.
+        """
         answers, kinds = Results(), {"exists": exists, "children": children, "get": get}
         requests = [(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
         reads = [path for kind, path in requests if kind == "get"]

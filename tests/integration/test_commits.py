@@ -162,9 +162,9 @@ def test_a_commit_that_is_always_overtaken_gives_up(chroot: Chroot) -> None:
 
     with (
         Meddled(chroot.config, before=touch) as client,
-        pytest.raises(GroupContended, match=r"4 times .* /consumers/g/offsets/peer-a/0: the znode was changed") as caught,
+        pytest.raises(GroupContended, match=r"10 times .* /consumers/g/offsets/peer-a/0: the znode was changed") as caught,
     ):
-        commit_offsets(client, "g", {P0: 5}, attempts=4, sleep=lambda seconds: None)
+        commit_offsets(client, "g", {P0: 5}, sleep=lambda seconds: None)
     assert caught.value.retriable
 
 
@@ -175,7 +175,7 @@ def test_commits_of_many_at_the_same_time_end_at_the_highest(chroot: Chroot) -> 
 
     def commit(offsets: dict[TopicPartition, int]) -> CommitResult:
         with ZooKeeperClient(chroot.config) as client:
-            return commit_offsets(client, "g", offsets, attempts=40)
+            return commit_offsets(client, "g", offsets)
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(commit, wanted))

@@ -135,7 +135,8 @@ def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.
     caplog.set_level(logging.INFO)
     with ZooKeeperClient(chroot.config) as client:
         snapshot = client.snapshot()
-        in_bulk, singly = client.get_many([*paths, *others]), client.get_many([*paths, *others], watch=lambda _: None)
+        in_bulk = client.get_many([*paths, *others])
+        singly = client.ask(get=[*paths, *others], watch=lambda _: None).nodes
     assert snapshot.led("large") == list(range(2100))
     assert in_bulk == singly
     assert "one by one" not in caplog.text

@@ -142,10 +142,10 @@ def test_many_reads_without_a_connection_are_an_error_in_time(zookeeper_config: 
         wire.cut()
         started = time.monotonic()
         with pytest.raises(ZooKeeperError, match=r"ZOOKEEPER_TIMEOUT|ZOOKEEPER_CONNECTION_LOST"):
-            client.get_many(paths, watch=lambda _: None)
+            client.ask(get=paths, watch=lambda _: None)
         assert time.monotonic() - started < 10
         wire.mend()
-        assert client.get_many(paths, watch=lambda _: None) == {}
+        assert client.ask(get=paths, watch=lambda _: None).nodes == {}
 
 
 def _read_on(client: ZooKeeperClient) -> None:

@@ -73,7 +73,7 @@ class SessionOfValues:
     all partitions, and commits to the group, if there is one, by `zookeeper`.
     """
 
-    owned = StreamSession.owned
+    subscribed = StreamSession.subscribed
     created_after_subscription = StreamSession.created_after_subscription
     _without_start = StreamSession._without_start
     _subscribed = None

@@ -96,7 +96,7 @@ class Session:
     def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
         return has_same_topics(snapshot, self.snapshot())
 
-    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+    def subscribed(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
         return {tp: Claim("", 0) for tp in everything if self.assigned is None or tp in self.assigned}
 

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader, OptionError
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity
-from pyspark_zkafka.model.nouns import Broker, Claim, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.stream import parse_stream
@@ -66,10 +66,6 @@ class Session:
         """Return a cluster with one topic."""
         states = {tp: PartitionState(1, 0, (1,), czxid=50) for tp in (T0, T1)}
         return ClusterSnapshot({}, {"t": Topic("t", {0: (1,), 1: (1,)}, czxid=50)}, states)
-
-    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """Return both partitions."""
-        return dict.fromkeys([T0, T1], Claim("", 0))
 
     def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions created after the member's subscription."""
