@@ -86,7 +86,7 @@ class ZKafkaDataSource(DataSource):
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.model.view_tables import require_view_projection
             from pyspark_zkafka.options.batch import parse_read
-            from pyspark_zkafka.read.batch_reader import PushdownReader, ViewReader, ZKafkaReader
+            from pyspark_zkafka.read.readers import PushdownReader, ViewReader, ZKafkaReader
 
             options = parse_read(self.options)
             projection = _arrow_schema(schema)
@@ -109,7 +109,7 @@ class ZKafkaDataSource(DataSource):
             from pyspark_zkafka.errors import ZKafkaError
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.options.stream import parse_stream
-            from pyspark_zkafka.read.stream_reader import RefusedStream, ZKafkaStreamReader
+            from pyspark_zkafka.read.readers import RefusedStream, ZKafkaStreamReader
 
         try:
             options = parse_stream(self.options)

@@ -18,7 +18,7 @@ from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.read.batch_planner import BatchPlan, plan_batch
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.tiers import seldom

@@ -16,7 +16,7 @@ from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.read.batch_planner import BatchPlan, plan_batch
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.records.direct.client import DirectClient

@@ -16,7 +16,7 @@ from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.testing.readiness import zookeeper_session
 from pyspark_zkafka.write.writers import ZKafkaWriter, plan_write

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PLANNING = """
 import sys
 import pyarrow
-from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
+from pyspark_zkafka.read.readers import ZKafkaStreamReader
 from pyspark_zkafka.options.stream import parse_stream
 where = {"zookeeper.connect": sys.argv[1], "group.id": sys.argv[2]}
 options = {**where, "subscribe": sys.argv[3], "startingOffsets": "earliest"}

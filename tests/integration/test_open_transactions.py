@@ -13,7 +13,7 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.errors import ClusterStateError, DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import BatchPlan, plan_batch
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.fill import fill
 from tests.support.tiers import seldom

@@ -24,7 +24,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.read.batch_reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.read.readers import ZKafkaReader, split_partitions
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome

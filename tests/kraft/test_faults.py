@@ -13,7 +13,7 @@ from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.read.batch_reader import topic_identity
+from pyspark_zkafka.read.readers import topic_identity
 from pyspark_zkafka.testing import LocalCluster
 
 # In the 3.9.1 cluster, one broker answers everything.

@@ -11,7 +11,7 @@ import pytest
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from pyspark_zkafka.write.writers import ZKafkaWriter, plan_write
 
 SECRET = "open-sesame"

@@ -13,8 +13,7 @@ from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.read.batch_reader import PushdownReader, SplitPartition, ZKafkaReader
-from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
+from pyspark_zkafka.read.readers import PushdownReader, SplitPartition, ZKafkaReader, ZKafkaStreamReader
 from pyspark_zkafka.write.writers import WritePlan, ZKafkaStreamWriter, ZKafkaWriter
 
 READ = {"zookeeper.connect": "localhost:2181", "subscribe": "t"}

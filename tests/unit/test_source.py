@@ -16,8 +16,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.read.batch_reader import PushdownReader, ZKafkaReader
-from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
+from pyspark_zkafka.read.readers import PushdownReader, ZKafkaReader, ZKafkaStreamReader
 from pyspark_zkafka.source import ZKafkaDataSource
 
 NODE = """{"type": "record", "name": "R", "fields": [

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.read.batch_reader import ViewReader, ZKafkaReader
-from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
+from pyspark_zkafka.read.readers import ViewReader, ZKafkaReader, ZKafkaStreamReader
 from pyspark_zkafka.worker import (
     LogFormatter,
     TaskObject,

@@ -17,8 +17,8 @@ from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read import stream_ends, stream_positions, stream_session
+from pyspark_zkafka.read.readers import ZKafkaStreamReader
 from pyspark_zkafka.read.stream_driver import StreamDriver  # noqa: F401, to be preloaded
-from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 from tests.faults.use.plants import PLANTS
 
 __all__ = ["PROCESSES", "Checkpoint", "Died", "Planner", "Read"]

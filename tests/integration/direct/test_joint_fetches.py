@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from pyspark_zkafka.records.direct.connection import Connection
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.wire import Request
@@ -123,7 +123,7 @@ def test_topic_is_compared_by_the_brokers(
         asked[split.partition.topic] += 1  # type: ignore[attr-defined]
         return "same"
 
-    monkeypatch.setattr("pyspark_zkafka.read.batch_reader.topic_identity", same)
+    monkeypatch.setattr("pyspark_zkafka.read.readers.topic_identity", same)
     rows(zkafka_cluster, topics, "direct")
     assert asked == {}
     rows(zkafka_cluster, topics, "librdkafka")

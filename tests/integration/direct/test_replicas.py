@@ -12,7 +12,7 @@ import pytest
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from pyspark_zkafka.testing import LocalCluster
 
 COLUMNS = pa.schema([("offset", pa.int64()), ("value", pa.binary())])

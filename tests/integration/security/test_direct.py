@@ -11,7 +11,7 @@ import pytest
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from tests.support.security import (
     JAVA_SCRAM,
     SCHEMA,

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.read.batch_reader import split_partitions
+from pyspark_zkafka.read.readers import split_partitions
 from tests.support.certificates import Authority
 from tests.support.security import SECRET, Options, jaas_config
 

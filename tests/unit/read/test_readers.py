@@ -1,4 +1,4 @@
-"""A task's reading of consecutive splits, and the reader of views."""
+"""A task's reading of consecutive splits, and Spark's calls of readers of streams and views without a connection."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from random import Random
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from pyspark_zkafka.formats.decoding import pin_formats
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.read.batch_reader import ViewPartition, ViewReader, ZKafkaReader, one_ahead, split_partitions
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.readers import (
+    ViewPartition,
+    ViewReader,
+    ZKafkaReader,
+    ZKafkaStreamReader,
+    one_ahead,
+    split_partitions,
+)
 
 SCHEMA = pa.schema([("topic", pa.string())])
 
@@ -107,6 +116,40 @@ def test_servers_of_many_racks() -> None:
         servers = task.bootstrap_servers.split(",")
         assert len(servers) == 10
         assert {int(server[1:-5]) % 3 for server in servers} == {0, 1, 2}
+
+
+def stream_reader(**options: str) -> ZKafkaStreamReader:
+    """Return a reader that has not planned yet."""
+    given = {"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t", **options}
+    return ZKafkaStreamReader(parse_stream(given), pa.schema([pa.field("value", pa.binary())]))
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "500"}, ReadMaxRows(500)),
+        ({"maxOffsetsPerTrigger": "9223372036854775807"}, ReadMaxRows(2**63 - 1)),
+        ({"maxBytesPerTrigger": "1000"}, ReadMaxRows(2**63 - 1)),
+        ({"minOffsetsPerTrigger": "500"}, ReadMaxRows(2**63 - 1)),
+    ],
+)
+def test_default_limit(options: dict[str, str], limit: ReadLimit) -> None:
+    """Any limit makes Spark request limited micro-batches; a limit of records is also passed to Spark."""
+    assert stream_reader(**options).getDefaultReadLimit() == limit
+
+
+def test_a_stream_before_planning() -> None:
+    """Before it has planned, a reader reports nothing, plans an empty micro-batch, and stops at once."""
+    found = stream_reader()
+    assert found.reportLatestOffset() is None
+    assert found.partitions({"version": 1}, {"version": 1}) == []
+    found.stop()
+
+
+def test_a_stream_is_pickled() -> None:
+    """A reader survives pickling, since Spark sends it to the planning process."""
+    assert pickle.loads(pickle.dumps(stream_reader())).getDefaultReadLimit() == ReadAllAvailable()
 
 
 def view_reader() -> ViewReader:

@@ -1,7 +1,8 @@
-"""Spark's batch reader, which plans on the driver and reads in tasks, and its reader of views."""
+"""Spark's readers: of batches and streams, which plan on the driver and read in tasks, and of views."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import (
     DataSourceReader,
+    DataSourceStreamReader,
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -22,17 +24,27 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyspark_zkafka.model.planning import Split, coalesce
 from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
-from pyspark_zkafka.options.values import ReadOptions
-from pyspark_zkafka.worker import TaskObject, collector_paused, concise_errors, prepared_worker
+from pyspark_zkafka.options.values import ReadOptions, StreamOptions
+from pyspark_zkafka.worker import (
+    TaskObject,
+    collector_paused,
+    concise_errors,
+    exit_on_sigterm,
+    ignoring_sigterm,
+    prepared_worker,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_zkafka.errors import ZKafkaError
     from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats
     from pyspark_zkafka.read.split_reader import Identity
+    from pyspark_zkafka.read.stream_driver import StreamDriver
     from pyspark_zkafka.records.consumer import PartitionConsumer
     from pyspark_zkafka.records.direct.wire import Unsupported
 
@@ -40,6 +52,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 _MOST_SERVERS = 10
+_NO_ROW_LIMIT = 2**63 - 1
 
 
 class SplitPartition(InputPartition):
@@ -142,6 +155,102 @@ class PushdownReader(ZKafkaReader):
         """Narrow the plan. Returns every filter: Spark still evaluates it on the rows."""
         self._pushed = pushed_filters(c for c in map(_comparison, filters) if c is not None)
         return filters
+
+
+class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream. Pickle-safe until its first planning call: it stores only options and Spark's exact schema.
+
+    The planning calls of a query come one after the other, in one process. The first one connects and joins the group.
+    `stop` leaves the group.
+    """
+
+    def __init__(self, options: StreamOptions, schema: pa.Schema, formats: PinnedFormats | None = None) -> None:
+        self._options = options
+        self._schema = schema
+        self._formats = formats
+        self._driver: StreamDriver | None = None
+
+    @concise_errors()
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the start offset of a new query: the group's committed offsets, if there is a group."""
+        return self._opened_driver().initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that Spark passes to `latestOffset`. The trigger Once requests all records instead."""
+        limits = self._options.limits
+        if limits.is_unlimited:
+            return ReadAllAvailable()
+        return ReadMaxRows(_NO_ROW_LIMIT if limits.max_records is None else limits.max_records)
+
+    @concise_errors()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Commit the positions in `start`. Returns the end of the next micro-batch, or `start` if there are no records."""
+        return self._opened_driver().latest(start, limited=not isinstance(limit, ReadAllAvailable))
+
+    @concise_errors()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the present ends of the logs as the query's end. The limits determine the number of micro-batches."""
+        self._opened_driver().fix_bounds()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the ends of the logs, for the query's progress."""
+        return None if self._driver is None else self._driver.report()
+
+    @concise_errors()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the splits of the micro-batch. They follow from `end` alone, whatever has changed since it was planned."""
+        if start == end:
+            return []
+        splits, servers = self._opened_driver().splits(end)
+        return split_partitions(self._options.read, splits, servers)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the records of a split as Arrow batches, in offset order."""
+        return ZKafkaReader(self._options.read, self._schema, self._formats).read(partition)
+
+    @concise_errors()
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commit finished positions that `latestOffset` could not commit."""
+        self._opened_driver().commit()
+
+    def stop(self) -> None:
+        """Leave the group, and close all connections. Blocks for at most some seconds."""
+        with ignoring_sigterm():
+            if self._driver is not None:
+                self._driver.close()
+                self._driver = None
+                atexit.unregister(self.stop)
+
+    def _opened_driver(self) -> StreamDriver:
+        if self._driver is None:
+            with prepared_worker():
+                from pyspark_zkafka.read.stream_driver import StreamDriver
+                from pyspark_zkafka.records.select import uses_native
+
+            uses_native(self._options.read.connection)  # report a missing native path here, not in each task
+            exit_on_sigterm()
+            self._driver = StreamDriver(self._options)
+            atexit.register(self.stop)  # for a SIGTERM before `stop` runs
+        return self._driver
+
+
+class RefusedStream(ZKafkaStreamReader):
+    """Stands for a stream with refused options: every planning call raises the error.
+
+    Spark loses an error of `streamReader` itself: it then stops a reader that does not exist, and reports this failure.
+    """
+
+    def __init__(self, error: ZKafkaError) -> None:
+        self._error = error
+        self._driver = None
+
+    @concise_errors()
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raise the error, in the first call of most queries."""
+        raise self._error
+
+    def _opened_driver(self) -> StreamDriver:
+        raise self._error
 
 
 class ViewPartition(InputPartition):
