@@ -252,6 +252,8 @@ SCHEMA_NOT_REGISTERED = SchemaRegistryRefused.define("""SCHEMA_NOT_REGISTERED
 NOT_A_MEMBER = GroupError.define("""NOT_A_MEMBER
     A `ConsumerGroup` was used outside its `with` block, or a member has left its group. Use the `ConsumerGroup` inside
     the block.""")
+ALREADY_A_MEMBER = GroupError.define("""ALREADY_A_MEMBER
+    A `ConsumerGroup` was entered a second time, inside its own `with` block. Create a `ConsumerGroup` for each member.""")
 NO_GROUP_OFFSETS = GroupError.define("""NO_GROUP_OFFSETS
     A batch starts at a group's offsets (`startingOffsets=committed`), and the group has none in the topics read.
     Correct `group.id`, or set `startingOffsets=earliest`, or `auto.offset.reset` for partitions without an offset.""")

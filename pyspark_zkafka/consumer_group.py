@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.conditions import COMMIT_BY_MEMBER, INVALID_OPTIONS, NOT_A_MEMBER
+from pyspark_zkafka.conditions import ALREADY_A_MEMBER, COMMIT_BY_MEMBER, INVALID_OPTIONS, NOT_A_MEMBER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,6 +117,8 @@ class ConsumerGroup:
         """
         from pyspark_zkafka.read.stream_session import StreamSession
 
+        if self._session is not None:
+            raise ALREADY_A_MEMBER("This ConsumerGroup is a member already; create another one for another member")
         self._session = StreamSession(self._options).__enter__()
         return self
 

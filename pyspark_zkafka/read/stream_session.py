@@ -154,7 +154,8 @@ class StreamSession:
     def offsets(self) -> GroupOffsets | KafkaMemberOffsets:
         if self._member_offsets is not None:
             return self._member_offsets
-        self._stored_offsets.follow(self.cluster.last_servers)
+        if "kafka" in self._read.stores:
+            self._stored_offsets.follow(self.cluster.last_servers)
         return self._stored_offsets
 
     @cached_property

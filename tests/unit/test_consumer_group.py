@@ -153,6 +153,21 @@ def test_a_write_knows_each_property_of_a_connection() -> None:
     assert {LIBRDKAFKA[name] for name in passed_on if is_connection_option(f"kafka.{name}")} == {"*"}
 
 
+def test_a_second_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is entered again in its own block refuses: its first member would never leave."""
+    closed: list[int] = []
+    session = SimpleNamespace(close=lambda: closed.append(1))
+    monkeypatch.setattr(StreamSession, "__enter__", lambda self: session)
+    group = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"])
+    with group:
+        with pytest.raises(GroupError, match="ALREADY_A_MEMBER"), group:
+            pass
+        assert not closed
+    assert closed
+    with group:  # again, afterwards
+        assert len(closed) == 1
+
+
 def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused member closes what it has opened, since its `with` block is never entered."""
     left: list[str] = []
