@@ -205,7 +205,7 @@ def build() -> str:
         (os.path.relpath(folder, root), name, os.path.getsize(os.path.join(folder, name)))
         for folder, _, names in os.walk(root)
         for name in names
-        if name.endswith(".py")
+        if name.endswith(".py") and not name.startswith(".")  # editors lock files by broken links
     ]
     return f"{__version__}+{zlib.crc32(repr(sorted(modules)).encode()):08x}"
 

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import token_providers
-from pyspark_zkafka.brokers.librdkafka_errors import from_exception
+from pyspark_zkafka.brokers.librdkafka_errors import from_exception, is_refusal
 from pyspark_zkafka.options.references import refers, task_rack
 from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection
 
@@ -155,7 +155,7 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
     provided = provider, config.get(token_providers.CONFIG, "")
 
     def note_refusal(error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTHENTICATION:
+        if error.code() == KafkaError._AUTHENTICATION and is_refusal(error):
             token_providers.forget_token(*provided)
         note(error)
 

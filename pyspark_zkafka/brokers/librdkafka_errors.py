@@ -138,7 +138,7 @@ class ErrorReports:
         self.has_lost = False
 
     def __call__(self, error: KafkaError) -> None:
-        right = "" if _is_refusal(error) or error.code() not in _REFUSED_CODES else f"; {_REFUSED_CODES[error.code()]}"
+        right = "" if is_refusal(error) or error.code() not in _REFUSED_CODES else f"; {_REFUSED_CODES[error.code()]}"
         self.last = f"{error.name()}: {error.str()}{right}"
         self.has_lost |= error.code() in _LOST_CODES
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -146,7 +146,7 @@ class ErrorReports:
         else:
             self._cause = self.last
             self._all_down = self._all_down and error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE)
-        if _is_refusal(error):
+        if is_refusal(error):
             self._refused_at = self._clock() if self._refusal is None else self._refused_at
             self._refusal = error
 
@@ -199,7 +199,8 @@ def _refuses_certificate(error: KafkaError) -> bool:
     return error.code() == KafkaError._TRANSPORT and _CERTIFICATE_ALERT.search(error.str()) is not None
 
 
-def _is_refusal(error: KafkaError) -> bool:
+def is_refusal(error: KafkaError) -> bool:
+    """True if a broker refuses the client's login or certificate, or the client the broker's."""
     if _refuses_certificate(error):
         return True
     refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)

@@ -104,27 +104,30 @@ def kafka_member_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
     yield Gauge("zkafka_consumergroup_kafka_members", text, _GROUP_PARTITION[:1], counts)
 
 
-def group_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
-    """Yield metrics of groups and their members, from ZooKeeper alone."""
+def group_metrics(groups: Iterable[GroupReport], topics: Collection[str]) -> Iterator[Gauge]:
+    """Yield metrics of groups and their members, from ZooKeeper alone. `topics` are the existing topics."""
     reports = list(groups)
     members: _Values = {(group.name,): float(group.member_count) for group in reports}
     unreadable: _Values = {(group.name,): float(len(group.unreadable)) for group in reports}
     owned: _Values = {}
+    left: _Values = {}
     for group in reports:
+        if group.members and not group.unreadable_members:
+            unsubscribed = group.topics.intersection(topics) - group.subscribed_topics(topics)
+            left.update(((group.name, topic), 1.0) for topic in sorted(unsubscribed))
         counts = Counter(owner.consumer for owner in group.owners.values())
         for consumer in sorted({*group.members, *counts}):
             owned[group.name, consumer, consumer_host(group.name, consumer) or ""] = float(counts[consumer])
     labels = ("consumergroup", "consumer_id", "host")
     yield Gauge("kafka_consumergroup_members", "Amount of members in a consumer group", labels[:1], members)
     yield Gauge("zkafka_consumergroup_member_partitions", "Number of partitions that a member owns.", labels, owned)
+    text = "1 for a topic of a group to which none of its members subscribes."
+    yield Gauge("zkafka_consumergroup_unsubscribed_topic", text, ("consumergroup", "topic"), left)
     yield Gauge("zkafka_consumergroup_unreadable_znodes", "Number of malformed znodes of a group.", labels[:1], unreadable)
 
 
-def partition_metrics(partitions: Iterable[PartitionReport], subscribed: Mapping[str, Collection[str]]) -> Iterator[Gauge]:
-    """Yield metrics of groups' partitions. Unknown values are left out.
-
-    `subscribed` has the topics of a group's members. Partitions of its other topics need no owner.
-    """
+def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
+    """Yield metrics of groups' partitions. Unknown values are left out."""
     rows = [row for row in partitions if row.topic is not None]
 
     def gauge(name: str, text: str, value: Callable[[PartitionReport], float | None]) -> Gauge:
@@ -134,17 +137,13 @@ def partition_metrics(partitions: Iterable[PartitionReport], subscribed: Mapping
         text = f"{text} of a ConsumerGroup at Topic for all partitions"
         return Gauge(name, text, _GROUP_PARTITION[:2], _sums(rows, value))
 
-    def is_owned(row: PartitionReport) -> int | None:
-        if row.thread is None and row.topic not in subscribed.get(row.group, (row.topic,)):
-            return None
-        return int(row.thread is not None)
-
     at = "of a ConsumerGroup at Topic/Partition"
     yield gauge("kafka_consumergroup_current_offset", f"Current Offset {at}", lambda row: row.offset)
     yield gauge("kafka_consumergroup_lag", f"Current Approximate Lag {at}", lambda row: row.lag)
     zookeeper_lag = "kafka_consumergroupzookeeper_lag_zookeeper"
     yield gauge(zookeeper_lag, f"Current Approximate Lag(zookeeper) {at}", _in_zookeeper)
-    yield gauge("zkafka_consumergroup_partition_owned", "1 if a member of the group owns the partition.", is_owned)
+    owned = "zkafka_consumergroup_partition_owned"
+    yield gauge(owned, "1 if a member of the group owns the partition.", lambda row: int(row.thread is not None))
     yield gauge(
         "zkafka_consumergroup_last_commit_timestamp_seconds",
         "Time of the last commit to ZooKeeper, in seconds since the epoch.",

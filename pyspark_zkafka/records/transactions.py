@@ -78,9 +78,10 @@ def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers
     Checks nothing if an ACL hides the brokers' settings. Brokers then refuse the first task's transaction.
     """
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
-    known = _limits.get(bootstrap_servers, 0)
-    if known is not None and timeout_ms > known:
-        known = _limits[bootstrap_servers] = _find_limit(connection, bootstrap_servers)
+    known = _limits.get(bootstrap_servers)
+    if bootstrap_servers not in _limits or (known is not None and timeout_ms > known):
+        found = _find_limit(connection, bootstrap_servers)
+        known = _limits[bootstrap_servers] = known if found is None else found
     require_allowed(timeout_ms, known)
 
 

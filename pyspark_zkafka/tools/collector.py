@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
 from pyspark_zkafka.inspect.metrics import (
     Gauge,
@@ -108,23 +108,14 @@ class BrokerReader:
                 self.close()
                 self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
                 self._servers = servers
-            client, groups, problem = self._client, ensemble.groups, None
+            client, groups = self._client, ensemble.groups
             if self._storage != "zookeeper":
-                try:
-                    offsets, states = client.committed_many(groups), client.group_states(groups)
-                except BrokersUnavailable:
-                    raise
-                except ClusterStateError as error:  # an ACL of one group must not hide the logs
-                    problem = error.message
-                else:
-                    groups = {
-                        name: replace(group, kafka_offsets=offsets[name], kafka_members=len(states[name].members))
-                        for name, group in groups.items()
-                    }
-            logs = read_logs(lambda: client, ensemble.cluster.snapshot)
-            if problem is not None:
-                logs = replace(logs, problems=(*logs.problems, problem))
-            return GroupReports(groups, self._storage, logs, problem)
+                offsets, states = client.committed_many(groups), client.group_states(groups)
+                groups = {
+                    name: replace(group, kafka_offsets=offsets[name], kafka_members=len(states[name].members))
+                    for name, group in groups.items()
+                }
+            return GroupReports(groups, self._storage, read_logs(lambda: client, ensemble.cluster.snapshot))
         except ZKafkaError:
             self.close()
             raise
@@ -271,19 +262,14 @@ def _metrics(
     snapshot = described.cluster.snapshot
     shown = set(snapshot.all_partitions())
     partitions: Iterable[PartitionReport] = (row for row in reports.partitions if (row.topic, row.partition) in shown)
-    if storage == "both" and (answers is None or answers.kafka_problem is not None):  # the larger offset is unknown
+    if answers is None and storage == "both":  # the larger offset is unknown
         partitions = (replace(row, offset=None) for row in partitions)
-    subscribed = {
-        name: group.subscribed_topics(snapshot.topics)
-        for name, group in reports.groups.items()
-        if group.members and not group.unreadable_members
-    }
     return itertools.chain(
         cluster_metrics(ensemble.cluster),
         log_metrics(reports.logs.bounds),
-        group_metrics(ensemble.groups.values()),
+        group_metrics(ensemble.groups.values(), ensemble.cluster.snapshot.topics),
         kafka_member_metrics(reports.groups.values()),
-        partition_metrics(partitions, subscribed),
+        partition_metrics(partitions),
     )
 
 

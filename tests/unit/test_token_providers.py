@@ -183,10 +183,14 @@ def test_refused_login_of_librdkafka(answers: Any) -> None:
     answers(_token)
     noted: list[KafkaError] = []
     properties = {token_providers.PROVIDER: NAME, token_providers.CONFIG: "x"}
-    refused, lost = KafkaError(KafkaError._AUTHENTICATION), KafkaError(KafkaError._TRANSPORT)
-    for error in lost, refused, refused:
+    refused = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: invalid token")
+    others = (
+        KafkaError(KafkaError._TRANSPORT, "Connection refused"),
+        KafkaError(KafkaError._AUTHENTICATION, "Disconnected: connection closed during authentication"),
+    )
+    for error in *others, refused, refused:
         client_config(properties, noted.append)["error_cb"](error)
-    assert noted == [lost, refused, refused]
+    assert noted == [*others, refused, refused]
     assert calls == ["x", "x"]
 
 

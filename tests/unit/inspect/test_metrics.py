@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.inspect.groups import (
     Committed,
     GroupReport,
@@ -14,6 +15,7 @@ from pyspark_zkafka.inspect.groups import (
     Member,
     Owner,
     PartitionReport,
+    UnreadableZnode,
 )
 from pyspark_zkafka.inspect.metrics import Gauge, cluster_metrics, group_metrics, log_metrics, partition_metrics
 from pyspark_zkafka.inspect.reads import ClusterReport
@@ -91,14 +93,37 @@ def test_logs() -> None:
 
 def test_members() -> None:
     """Each member has its number of partitions, which may be 0, and its host if its id contains one."""
-    found = values(group_metrics([GROUP]))
+    found = values(group_metrics([GROUP], ["t"]))
     assert found["kafka_consumergroup_members"] == {("g",): 2}
     assert found["zkafka_consumergroup_member_partitions"] == {("g", CONSUMER, "vm-1"): 1, ("g", "idle", ""): 0}
 
 
+@each(
+    ("members", "unreadable", "left"),
+    [
+        ({"a": {"t": 1}}, (), {("g", "u"): 1}),
+        ({"a": {"t": 1}, "b": {"u": 1}}, (), {}),
+        ({}, (), {}),
+        ({"a": {"t": 1}}, ("b",), {}),
+    ],
+)
+def test_topics_that_members_left(
+    members: dict[str, dict[str, int]], unreadable: tuple[str, ...], left: dict[tuple[str, ...], int]
+) -> None:
+    """Existing topics of a group are marked if its members are known, and none subscribes to the topic."""
+    paths = [f"/consumers/g/ids/{name}" for name in unreadable]
+    group = GroupReport(
+        "g",
+        members={name: Member(ConsumerRegistration(topics)) for name, topics in members.items()},
+        topics=frozenset({"t", "u", "deleted"}),
+        unreadable=tuple(UnreadableZnode(path, CodecError(path, b"", "JSON")) for path in paths),
+    )
+    assert values(group_metrics([group], ["t", "u", "v"]))["zkafka_consumergroup_unsubscribed_topic"] == left
+
+
 def test_partitions_of_groups() -> None:
     """Each partition of a group has its offset, lag, owner and last commit, and each topic has sums."""
-    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)}), {}))
+    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)})))
     lag = {("g", "t", "0"): 6, ("g", "t", "1"): 0}
     assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 3, ("g", "t", "1"): 10}
     assert found["kafka_consumergroup_lag"] == found["kafka_consumergroupzookeeper_lag_zookeeper"] == lag
@@ -109,16 +134,9 @@ def test_partitions_of_groups() -> None:
     assert list(found["zkafka_consumergroup_last_commit_timestamp_seconds"].values()) == [5.0, 7.5]
 
 
-def test_topics_that_members_left() -> None:
-    """A partition without an owner is shown as such, unless the members of its group do not subscribe to its topic."""
-    rows, owned = described({T0: LogBounds(0, 9), T1: LogBounds(0, 10)}), "zkafka_consumergroup_partition_owned"
-    assert values(partition_metrics(rows, {"g": {"t"}}))[owned] == {("g", "t", "0"): 1, ("g", "t", "1"): 0}
-    assert values(partition_metrics(rows, {"g": set()}))[owned] == {("g", "t", "0"): 1}
-
-
 def test_offset_beyond_its_log() -> None:
     """An offset beyond the end of its log has a negative lag, which does not make up for another one in the sum."""
-    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 4), T2: LogBounds(0, 5)}), {}))
+    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 4), T2: LogBounds(0, 5)})))
     assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 6, ("g", "t", "1"): -6}
     assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 6}
 
@@ -126,7 +144,7 @@ def test_offset_beyond_its_log() -> None:
 @each("end", [None, 9])
 def test_unknown_lags_are_absent(end: int | None) -> None:
     """If the end of a log is unknown, its lag is absent, and so is the topic's sum of lags, which would otherwise drop."""
-    found = values(partition_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)}), {}))
+    found = values(partition_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))
     assert "kafka_consumergroup_lag" in found
     assert ("g", "t", "0") not in found["kafka_consumergroup_lag"]
     assert found["kafka_consumergroup_lag_sum"] == {}

@@ -324,7 +324,7 @@ def test_not_allowed() -> None:
 
 def test_limit_that_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit that a time-out exceeds is requested again, since brokers may have been restarted with a higher one."""
-    limits = iter([900_000, 900_000, 3_600_000])
+    limits = iter([900_000, 900_000, None, 3_600_000])
     monkeypatch.setattr(transactions, "_limits", {})
     monkeypatch.setattr(transactions, "_find_limit", lambda connection, servers: next(limits))
     low, high = (
@@ -332,8 +332,9 @@ def test_limit_that_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         for timeout_ms in ("900000", "1800000")
     )
     require_transaction_timeout(low, UNREACHABLE)
-    with pytest.raises(OptionError, match="TRANSACTION_TIMEOUT"):
-        require_transaction_timeout(high, UNREACHABLE)
+    for _ in range(2):  # the same answer, and none
+        with pytest.raises(OptionError, match="TRANSACTION_TIMEOUT"):
+            require_transaction_timeout(high, UNREACHABLE)
     require_transaction_timeout(high, UNREACHABLE)
     require_transaction_timeout(low, UNREACHABLE)
 

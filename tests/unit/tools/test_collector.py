@@ -15,18 +15,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
-from pyspark_zkafka.inspect.groups import (
-    Committed,
-    GroupReport,
-    GroupReports,
-    LogBounds,
-    LogsReport,
-    Member,
-    OffsetsStorage,
-)
+from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.tools import collector
 from pyspark_zkafka.tools.collector import (
@@ -37,7 +28,6 @@ from pyspark_zkafka.tools.collector import (
     SharedCall,
 )
 from pyspark_zkafka.zookeeper.connection import Results
-from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.eventually import eventually
 
@@ -124,11 +114,10 @@ def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> No
     group = replace(ENSEMBLE.groups["g"], kafka_offsets={T0: 7})
     whole = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
     assert whole.get_sample_value("kafka_consumergroup_current_offset", LAG) == 7
-    for failed in fail, lambda ensemble: GroupReports(ensemble.groups, "both", kafka_problem="refused"):
-        broken = scrape(lambda: ENSEMBLE, failed, storage="both")
-        samples = {sample.name for metric in broken.collect() for sample in metric.samples}
-        assert "zkafka_consumergroup_partition_owned" in samples
-        assert not samples & {"kafka_consumergroup_current_offset", "kafka_consumergroup_current_offset_sum"}
+    broken = scrape(lambda: ENSEMBLE, fail, storage="both")
+    samples = {sample.name for metric in broken.collect() for sample in metric.samples}
+    assert "zkafka_consumergroup_partition_owned" in samples
+    assert not samples & {"kafka_consumergroup_current_offset", "kafka_consumergroup_current_offset_sum"}
 
 
 def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
@@ -316,45 +305,6 @@ def test_timeout() -> None:
         reader.close()
     assert time.monotonic() - begin < 10
     assert (logs.bounds[t0].end, len(logs.problems)) == (None, 1)
-
-
-@each(
-    "error", [ClusterStateError("REFUSED_BY_BROKER", "no right to read g"), BrokersUnavailable("BROKERS_UNAVAILABLE", "-")]
-)
-def test_offsets_that_may_not_be_read(error: ClusterStateError, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If brokers refuse offsets in Kafka, a read has the logs and the reason. Without an answer, it fails."""
-
-    class Refusing:
-        def __init__(self, *arguments: object) -> None: ...
-
-        def __enter__(self) -> Refusing:
-            return self
-
-        def __exit__(self, *exc: object) -> None: ...
-
-        def committed_many(self, groups: Iterable[str]) -> None:
-            raise error
-
-        def list_offsets_each(self, wanted: Iterable[TopicPartition], timeout_s: float) -> Any:
-            return dict.fromkeys(wanted, 9), {}
-
-    monkeypatch.setattr(collector, "GroupAdmin", Refusing)
-    snapshot = replace(ENSEMBLE.cluster.snapshot, brokers={1: Broker(1, (UNREACHABLE,))})
-    reader = BrokerReader(parse_connection({"zookeeper.connect": "zk1:2181"}), "both", timeout_s=1)
-    with closing(reader), pytest.raises(BrokersUnavailable) if error.retriable else nullcontext():
-        found = reader.read(replace(ENSEMBLE, cluster=ClusterReport(snapshot)))
-        assert found.logs.bounds[T0].end == 9
-        assert found.logs.problems == (found.kafka_problem,) == ("no right to read g",)
-
-
-def test_topics_that_members_left(scrape: Callable[..., CollectorRegistry]) -> None:
-    """Partitions of a topic to which no member subscribes need no owner."""
-    owned, labels = "zkafka_consumergroup_partition_owned", LAG
-    assert scrape(lambda: ENSEMBLE, answer).get_sample_value(owned, labels) == 0
-    for topics, value in ({"t": 1}, 0), ({"other": 1}, None):
-        group = replace(ENSEMBLE.groups["g"], members={"c": Member(ConsumerRegistration(topics))})
-        registry = scrape(lambda group=group: replace(ENSEMBLE, groups={"g": group}), answer)
-        assert registry.get_sample_value(owned, labels) == value
 
 
 def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
