@@ -24,6 +24,7 @@ from pyspark_zkafka.read.stream_planner import (
     check_fixed_ends,
     check_topics,
     end_of,
+    is_unrecorded,
     ranges_of,
     replaced_topics,
 )
@@ -192,7 +193,7 @@ class StreamDriver:
         ranges = ranges_of(self._state, self._latest)
         if limited:
             ranges = self._limits.apply(ranges, may_wait=self._state.bounds is None)
-        if not any(r.size for r in ranges.values()):
+        if not any(r.size for r in ranges.values()) and not is_unrecorded(self._state, current, has_group=self._has_group):
             return None
         self._set_reading(tp for tp, r in ranges.items() if r.size)
         self._state, end = end_of(self._state, current, ranges, snapshot)

@@ -289,6 +289,23 @@ def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[To
     return found
 
 
+def is_unrecorded(state: StreamState, finished: StreamOffset, *, has_group: bool) -> bool:
+    """Return True if the checkpoint needs a micro-batch without records, to continue as this run does after a restart.
+
+    Without a group, a loss has moved a position. In a group that the query had left, the group's offset has changed.
+    """
+    for tp, progress in state.assigned.items():
+        planned = finished.ranges.get(tp)
+        if planned is None:
+            continue
+        if not has_group and progress.position != planned.until:
+            return True
+        stored = progress.committed
+        if has_group and planned.left is not None and stored is not None and stored.offset != planned.left:
+            return True
+    return False
+
+
 def end_of(
     state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
 ) -> tuple[StreamState, StreamOffset]:

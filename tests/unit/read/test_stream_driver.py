@@ -377,6 +377,48 @@ def test_server_that_does_not_know_a_planned_partition_yet(session: Session) -> 
     assert [split.partition for split in splits] == [T0, T1]
 
 
+def test_accepted_loss_on_a_quiet_topic(session: Session) -> None:
+    """A loss that was accepted is recorded by a micro-batch without records, and is not reported again after a restart."""
+    end = driver(session).latest(driver(session).initial(), limited=True)
+    session.firsts, session.logs = {T0: 120}, {T0: 120, T1: 100}
+    with pytest.raises(DataLoss, match="OFFSET_OUT_OF_RANGE"):
+        driver(session).latest(end, limited=True)
+    accepting = driver(session, failOnDataLoss="false")
+    accepted = accepting.latest(end, limited=True)
+    assert positions(accepted, "t") == {"0": 120, "1": 100}
+    assert accepting.splits(accepted)[0] == ()
+    assert accepting.latest(accepted, limited=True) == accepted
+    assert driver(session).latest(accepted, limited=True) == accepted
+
+
+def test_query_that_leaves_and_joins_its_group_by_turns() -> None:
+    """A query recognizes its own commit of a run without records: no other client has moved the group's offset."""
+    session = Session()
+    session.logs = {T0: 20}
+    read: list[tuple[int, int]] = []
+    with_group: dict[str, str] = {"zookeeper.connect": "zk1:2181", "group.id": "g", "groupMembership": "none"}
+
+    def run(end: dict[str, Any], **options: str) -> dict[str, Any]:
+        """Run the query until it has nothing to read, and return the end of its last micro-batch."""
+        found = driver(session, **options)
+        while (after := found.latest(end, limited=True)) != end:
+            read.extend((split.start, split.until) for split in found.splits(after)[0])
+            end = after
+        return end
+
+    end = run(driver(session, **with_group).initial(), **with_group)
+    session.logs[T0] = 30
+    end = run(end)
+    end = run(end, **with_group)
+    assert session.stored[T0].offset == 30
+    for log_end in 40, 50:
+        session.logs[T0] = log_end
+        end = run(end)
+    run(end, **with_group)
+    assert read == [(10, 20), (20, 30), (30, 40), (40, 50)]
+    assert session.stored[T0].offset == 50
+
+
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_topic_created_again_after_the_plan(session: Session, fails: str) -> None:
     """A planned micro-batch reads nothing of a topic created again. The next one reads the new topic from its beginning."""
