@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, client_config, librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
-from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset, QueueLimits, Sender, Transactions
+from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions
 
 _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024
@@ -96,9 +96,8 @@ class MessageSender(Sender):
         return self.queued * self._mean_bytes > len(self._handed_over) * self._limits.batch_bytes
 
     @property
-    def counts(self) -> Counts:
-        handed_over = self._handed_over.total()
-        return Counts(handed_over, handed_over - self._failed.total() - self.queued)
+    def acknowledged(self) -> int:
+        return self._handed_over.total() - self._failed.total() - self.queued
 
     @property
     def failure(self) -> Failure | None:

@@ -90,7 +90,7 @@ class CountingProducer:
         self._make_sender = make_sender
         self._clock = clock
         self._reports = ErrorReports(clock)
-        self._last_acknowledged = 0
+        self._handed_over = self._last_acknowledged = 0
         self._progress = _NO_PROGRESS  # a count of acknowledged records, and the time at which it was reached
         self._open: Sender | None = None
         self._known_partitions: dict[str, int] = {}
@@ -118,7 +118,7 @@ class CountingProducer:
         """
         self._sender.begin()
         self.begin_request()
-        self._last_acknowledged = 0
+        self._handed_over = self._last_acknowledged = 0
         try:
             yield
             self.flush()
@@ -129,7 +129,7 @@ class CountingProducer:
     @property
     def acknowledged(self) -> int:
         """The number of the block's records that the brokers have acknowledged so far."""
-        return self._sender.counts.acknowledged
+        return self._sender.acknowledged
 
     def delivered(self, topic: str) -> dict[int, int]:
         """Acknowledged records of a topic by partition. Call it after a flush."""
@@ -143,6 +143,7 @@ class CountingProducer:
         needed = int(partitions.max(initial=-1)) + 1
         if self._known_partitions.get(rows.topic, -1) < needed:
             self._known_partitions[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
+        self._handed_over += len(partitions)
         self._sender.add(rows, partitions)
         self._progress = _NO_PROGRESS
         done = False
@@ -245,13 +246,13 @@ class CountingProducer:
         missing = failure.overdue_topic if self._is_missing(failure.overdue_topic) else None
         why = failure.cause if missing is None else f"{failure.cause}, and the brokers have no topic {missing}"
         self._drop_queued()
-        counts = self._sender.counts
-        failed = counts.handed_over - counts.acknowledged
+        acknowledged = self.acknowledged
+        failed = self._handed_over - acknowledged
         return DELIVERY_FAILED(
-            f"{failure.partition}: {why}; of {counts.handed_over} records handed over by this task "
-            f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
+            f"{failure.partition}: {why}; of {self._handed_over} records handed over by this task "
+            f"{acknowledged} were acknowledged and {failed} were not (last error of the connection: "
             f"{self._reports.last or 'none'}). {self._remedy}",
-            acknowledged=counts.acknowledged,
+            acknowledged=acknowledged,
             failed=failed,
             missing_topic=missing,
         )

@@ -59,14 +59,6 @@ class QueueLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Records since the last `begin`. `acknowledged` is exact when none is queued."""
-
-    handed_over: int
-    acknowledged: int
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
     """The first undelivered record: its partition, the cause, and its topic if the delivery timed out."""
 
@@ -194,8 +186,8 @@ class Sender(Protocol):
         """True if some records are sent without a flush: in full batches, or by the last flush."""
 
     @property
-    def counts(self) -> Counts:
-        """Counts since `begin`."""
+    def acknowledged(self) -> int:
+        """The number of records acknowledged since `begin`, exact when none is queued."""
 
     @property
     def failure(self) -> Failure | None:

@@ -38,7 +38,7 @@ from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
 from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
-from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender, Transactions
+from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender, Transactions
 from pyspark_zkafka.retries import Deadline
 
 _log = logging.getLogger(__name__)
@@ -186,19 +186,19 @@ class DirectSender(Sender):
         dropped = self._producing.open_batches() if in_flight else self._producing.waiting_batches()
         self._is_uncertain |= (self.is_moving and in_flight) or any(batch.is_unanswered for batch in dropped)
         left = self._producing.drop(in_flight=in_flight)
-        self._dropped = self._handed_over - self.counts.acknowledged - left
+        self._dropped = self._handed_over - self.acknowledged - left
 
     @property
     def queued(self) -> int:
-        return self._handed_over - self._dropped - self.counts.acknowledged
+        return self._handed_over - self._dropped - self.acknowledged
 
     @property
     def is_moving(self) -> bool:
         return self._connections.has_requests
 
     @property
-    def counts(self) -> Counts:
-        return Counts(self._handed_over, self._producing.delivered.total())
+    def acknowledged(self) -> int:
+        return self._producing.delivered.total()
 
     @property
     def failure(self) -> Failure | None:

@@ -15,7 +15,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, Deliver
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits
+from pyspark_zkafka.records.sender import Failure, QueueLimits
 
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed to get metadata: Local: Timed out"))
@@ -84,8 +84,8 @@ class FakeSender:
         return self._handed_over - self._acknowledged
 
     @property
-    def counts(self) -> Counts:
-        return Counts(self._handed_over, self._acknowledged)
+    def acknowledged(self) -> int:
+        return self._acknowledged
 
     def delivered(self, topic: str) -> dict[int, int]:
         return {}

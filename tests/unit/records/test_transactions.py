@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, OptionError, TransactionFailed
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records import transactions
-from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset
+from pyspark_zkafka.records.sender import Failure, GroupOffset
 from pyspark_zkafka.records.transactions import (
     TransactionalProducer,
     require_allowed,
@@ -53,7 +53,7 @@ class Client:
         self.queued = 0
         self.failure: Failure | None = None
         self.resumes_offsets = False
-        self.counts = Counts(0, 0)
+        self.acknowledged = 0
 
     @property
     def transactions(self) -> Client:

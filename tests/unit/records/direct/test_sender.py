@@ -197,7 +197,7 @@ def test_acknowledged() -> None:
             add(sender, 1, b"c")
             finish(sender)
             assert sender.delivered("t") == {0: 2, 1: 1}
-            assert sender.counts == (3, 3) or (sender.counts.handed_over, sender.counts.acknowledged) == (3, 3)
+            assert sender.acknowledged == 3
     assert [(s.partition, s.sequence, s.records) for s in sorted(log.batches)] == [
         (0, 0, 2),
         (0, 2, 2),
@@ -214,7 +214,7 @@ def test_sent_again(answer: int | None) -> None:
     with opened(log) as sender:
         add(sender, 0, b"a")
         finish(sender)
-        assert (sender.failure, sender.counts.acknowledged) == (None, 1)
+        assert (sender.failure, sender.acknowledged) == (None, 1)
     first, second = log.batches
     assert first == second
 
@@ -225,7 +225,7 @@ def test_duplicates() -> None:
     with opened(log) as sender:
         add(sender, 0, b"a")
         finish(sender)
-        assert sender.counts.acknowledged == 1
+        assert sender.acknowledged == 1
 
 
 @pytest.mark.parametrize(("log_start", "fails"), [(-1, False), (0, True)])
@@ -237,7 +237,7 @@ def test_unknown_producer(log_start: int, fails: bool) -> None:
         for value in (b"a", b"b"):
             add(sender, 0, value)
             finish(sender)
-        assert (sender.failure is not None, sender.counts.acknowledged) == (fails, 1 if fails else 2)
+        assert (sender.failure is not None, sender.acknowledged) == (fails, 1 if fails else 2)
         sender.purge(in_flight=True)
     assert [batch.sequence for batch in log.batches] == ([0, 1] if fails else [0, 1, 1])
     assert log.producers == 1
@@ -256,7 +256,7 @@ def test_refused(answer: int) -> None:
         add(sender, 0, b"b")
         sender.flush(0.01)
         sender.purge(in_flight=True)
-        assert (sender.queued, sender.counts.acknowledged) == (0, 0)
+        assert (sender.queued, sender.acknowledged) == (0, 0)
     assert len(log.batches) == 1
 
 
@@ -287,7 +287,7 @@ def test_too_large() -> None:
     with opened(log) as sender:
         add(sender, 1, b"a", b"b", b"c")
         finish(sender)
-        assert (sender.failure, sender.counts.acknowledged) == (None, 3)
+        assert (sender.failure, sender.acknowledged) == (None, 3)
         add(sender, 1, b"d")
         finish(sender)
         assert sender.failure is not None
@@ -384,14 +384,14 @@ def test_request_behind_a_throttled_one(passed_s: float, fails: bool) -> None:
             for value in (b"b", b"c"):
                 add(sender, 0, value)
                 sender.flush(0)
-            clock.has_come = lambda: sender.counts.acknowledged == 2
+            clock.has_come = lambda: sender.acknowledged == 2
             are_sent.set()
             flush_until(sender, clock.has_come)
             if fails:
                 finish(sender)
             else:
                 sender.flush(0.01)  # with the time after the jump
-            assert sender.counts.acknowledged == 2
+            assert sender.acknowledged == 2
             assert bool(errors) == fails
             assert (sender.failure is not None) == fails
             if sender.failure is not None:
@@ -406,7 +406,7 @@ def test_throttled_by_an_old_broker() -> None:
         for _ in range(2):
             add(sender, 0, b"a")
             finish(sender)
-        assert sender.counts.acknowledged == 2
+        assert sender.acknowledged == 2
 
 
 def test_a_slow_source() -> None:
@@ -421,7 +421,7 @@ def test_a_slow_source() -> None:
                 add(sender, 0, b"a")
                 now += 100.0
             finish(sender)
-            assert (sender.failure, sender.counts.acknowledged) == (None, 3)
+            assert (sender.failure, sender.acknowledged) == (None, 3)
 
 
 def test_linger() -> None:
@@ -441,7 +441,7 @@ def test_linger() -> None:
             assert [batch.records for batch in log.batches] == [2]
             add(sender, 0, b"a")
             finish(sender)
-            assert sender.counts.acknowledged == 3
+            assert sender.acknowledged == 3
 
 
 def test_a_connection_lost_with_requests_to_send() -> None:
@@ -452,7 +452,7 @@ def test_a_connection_lost_with_requests_to_send() -> None:
             sender.add(rows(bytes(1_000)), np.full(1, number, np.int32))
             sender.advance(0)
         finish(sender)
-        assert (sender.failure, sender.counts.acknowledged) == (None, 20)
+        assert (sender.failure, sender.acknowledged) == (None, 20)
 
 
 def test_answers_after_a_purge() -> None:
@@ -489,7 +489,7 @@ def test_a_partition_that_was_missed_once(leader: int, answers: list[int]) -> No
     with opened(log, clock=log.clock) as sender:
         add(sender, 1, b"a")
         finish(sender)
-        assert (sender.failure, sender.counts.acknowledged) == (None, 1)
+        assert (sender.failure, sender.acknowledged) == (None, 1)
     assert len(log.batches) == len(answers) + 1
 
 
@@ -503,7 +503,7 @@ def test_memory_of_many_partitions() -> None:
             while not sender.advance(0.01):
                 assert sender._encoder.open_bytes + sender._producing.queued_bytes < 2 * limits.size_bytes
         finish(sender)
-        assert sender.counts.acknowledged == 10_000
+        assert sender.acknowledged == 10_000
 
 
 def served_s(cluster: ScriptedCluster) -> float:

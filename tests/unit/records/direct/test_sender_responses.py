@@ -81,7 +81,7 @@ def test_damaged_acknowledgements(damage: str, is_processed: bool) -> None:
         values = [b"%d" % n for n in range(6)]
         add(sender, *values)
         finish(sender)
-        assert (sender.failure, sender.counts.acknowledged, sender.delivered("t")) == (None, 6, {0: 3, 1: 3})
+        assert (sender.failure, sender.acknowledged, sender.delivered("t")) == (None, 6, {0: 3, 1: 3})
     assert [log.values for log in cluster.logs] == [values[::2], values[1::2]]
 
 
@@ -95,7 +95,7 @@ def test_no_acknowledgement_at_all(damage: str) -> None:
         assert sender.failure is not None
         is_sent = any(request.api == PRODUCE for request in cluster.brokers[0].received)
         assert "the broker may have written the records" in sender.failure.cause or not is_sent  # as on a busy machine
-        assert (sender.counts.acknowledged, sender.delivered("t")) == (0, {})
+        assert (sender.acknowledged, sender.delivered("t")) == (0, {})
 
 
 def slowly(broker: int, request: Received) -> Treatment:
@@ -110,7 +110,7 @@ def test_a_slow_link(monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]) ->
     with opened(cluster, batch_size=300, **limits) as sender:
         add(sender, *(b"%0300d" % n for n in range(20)))
         finish(sender)
-        assert (sender.failure, sender.counts.acknowledged) == (None, 20)
+        assert (sender.failure, sender.acknowledged) == (None, 20)
     sent = [request for broker in cluster.brokers for request in broker.received if request.api == PRODUCE]
     assert len(sent) == 10, "requests were sent again"
 
@@ -136,7 +136,7 @@ def test_damaged_producer_ids(damage: str) -> None:
     with opened(cluster) as sender:
         add(sender, b"a", b"b")
         finish(sender)
-        assert (sender.failure, sender.counts.acknowledged) == (None, 2)
+        assert (sender.failure, sender.acknowledged) == (None, 2)
     assert [log.values for log in cluster.logs] == [[b"a"], [b"b"]]
 
 
