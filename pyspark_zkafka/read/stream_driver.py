@@ -193,7 +193,8 @@ class StreamDriver:
         ranges = ranges_of(self._state, self._latest)
         if limited:
             ranges = self._limits.apply(ranges, may_wait=self._state.bounds is None)
-        if not any(r.size for r in ranges.values()) and not is_unrecorded(self._state, current, has_group=self._has_group):
+        has_records = any(r.size for r in ranges.values())
+        if not has_records and not is_unrecorded(self._state, current, snapshot, has_group=self._has_group):
             return None
         self._set_reading(tp for tp, r in ranges.items() if r.size)
         self._state, end = end_of(self._state, current, ranges, snapshot)

@@ -289,11 +289,15 @@ def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[To
     return found
 
 
-def is_unrecorded(state: StreamState, finished: StreamOffset, *, has_group: bool) -> bool:
+def is_unrecorded(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot, *, has_group: bool) -> bool:
     """Return True if the checkpoint needs a micro-batch without records, to continue as this run does after a restart.
 
-    Without a group, a loss has moved a position. In a group that the query had left, the group's offset has changed.
+    A topic was created again; without a group, a loss has moved a position; in a group that the query had left, the group's
+    offset has changed.
     """
+    created_again = state.replaced.keys() & snapshot.topics.keys()
+    if any(tp.topic in created_again for tp in finished.ranges):
+        return True
     for tp, progress in state.assigned.items():
         planned = finished.ranges.get(tp)
         if planned is None:

@@ -391,6 +391,23 @@ def test_accepted_loss_on_a_quiet_topic(session: Session) -> None:
     assert driver(session).latest(accepted, limited=True) == accepted
 
 
+@pytest.mark.parametrize("member", [None, Member(T0)])
+def test_accepted_loss_of_an_empty_topic(member: Member | None) -> None:
+    """The loss of a topic that was created again, and is still empty, is recorded like any other."""
+    session = Session(member)
+    session.logs = {T0: 10}
+    first = driver(session)
+    start = first.latest(first.initial(), limited=True)
+    session.czxid = 99
+    with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
+        driver(session).latest(start, limited=True)
+    accepting = driver(session, failOnDataLoss="false")
+    accepted = accepting.latest(start, limited=True)
+    assert accepted != start
+    assert accepting.latest(accepted, limited=True) == accepted
+    assert driver(session).latest(accepted, limited=True) == accepted
+
+
 def test_query_that_leaves_and_joins_its_group_by_turns() -> None:
     """A query recognizes its own commit of a run without records: no other client has moved the group's offset."""
     session = Session()
