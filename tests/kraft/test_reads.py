@@ -79,7 +79,7 @@ def test_writes_of_each_transport(kraft_cluster: LocalCluster, topic: str, trans
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         name = f"{topic}-{transport}-{codec}"
         kraft_cluster.create_topic(name, partitions=2)
-        sent = send(servers, {"compression.type": codec}, transport, name, [(batch, [0, 1] * 500)], 2)
+        sent = send(servers, {"compression.type": codec}, transport, name, [(batch, [0, 1] * 500)])
         assert sent == {0: 500, 1: 500}
         assert [row[2] for row in arrived(servers, name, 2)[0]] == batch.column("value").to_pylist()[::2]
 
