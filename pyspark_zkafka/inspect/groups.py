@@ -307,11 +307,6 @@ class PartitionReport:
     kafka_offset: int | None = None
 
     @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition. Its topic is empty for a member that owns none."""
-        return TopicPartition(self.topic or "", self.partition or 0)
-
-    @property
     def lag(self) -> int | None:
         """Records after the offset; negative for an offset beyond the log's end."""
         if self.offset is None or self.latest is None:
@@ -392,7 +387,9 @@ class GroupReports:
 
     def has_lag(self, row: PartitionReport) -> bool:
         """Return True if a row counts in its group's lag: it has an offset, and its partition exists."""
-        return row.topic is not None and row.offset is not None and row.topic_partition in self.logs.bounds
+        if row.topic is None or row.partition is None or row.offset is None:
+            return False
+        return TopicPartition(row.topic, row.partition) in self.logs.bounds
 
     @property
     def member_counts(self) -> dict[str, tuple[int, int]]:

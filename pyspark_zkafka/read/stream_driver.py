@@ -231,7 +231,7 @@ class StreamDriver:
             )
         if lagging := _lagging(ranges, planned, snapshot):
             raise BROKERS_UNAVAILABLE(
-                f"{listing(lagging)} of the micro-batch are missing in the metadata, which are not up to date"
+                f"{listing(lagging)} of the micro-batch are missing in the metadata: the server is not up to date"
             )
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:

@@ -257,7 +257,7 @@ class _SlotTask:
 
     def _end_late_offset(self, producer: TransactionalProducer, slot: int) -> None:
         """End an offset of a slot that was added after its transaction. Raises BrokersUnavailable if no broker answers."""
-        offset = self._offset(slot, self._ledger.present_entry(slot))  # of which a late copy is harmless, too
+        offset = self._offset(slot, self._ledger.present_entry(slot))  # a late copy of this offset is harmless, too
         _log.info("Slot %d ends the open offset %s of group %s", self._attempt.slot, offset.partition, offset.group)
         producer.end_late_offset(offset)
 

@@ -392,7 +392,7 @@ class Fetcher:
         if fed.exhausted or (fed.size and fed.next_offset <= self._offset):
             raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
         if not fed.size:
-            return fed  # the decoder reports what is wrong with the first batch
+            return fed  # the decoder reports the error in the first batch
         # The first batch may start before the offset, or after a gap.
         offsets = fed.next_offset - min(fed.first_offset, self._offset)
         self._client.fetch_sizes.note(self._partition.topic, offsets, fed.size)

@@ -367,7 +367,7 @@ def test_partition_of_a_topic_without_ids_is_gone(session: Session) -> None:
 
 
 def test_server_that_does_not_know_a_planned_partition_yet(session: Session) -> None:
-    """A topic never loses partitions: one that the metadata lack is requested again, and is never a loss."""
+    """If metadata lack a planned partition, they are requested again. It is no loss: topics never lose partitions."""
     end = driver(session).latest(driver(session).initial(), limited=True)
     del session.logs[T1]
     with pytest.raises(BrokersUnavailable, match="t-1 of the micro-batch are missing in the metadata"):
