@@ -244,7 +244,11 @@ class KafkaAdmin(AdminRequests):
             return None
         if self._lookup is None:
             self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
-        return find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
+        found = find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
+        if found is None:  # the client may have forgotten all brokers, see `_metadata`
+            self._opened.close()
+            self._lookup = None
+        return found
 
     def _find_each(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
@@ -254,6 +258,7 @@ class KafkaAdmin(AdminRequests):
         left_s = timeout_s - PATIENCE_S
         passing = {tp for tp, error in failed.items() if may_succeed_later(error)}
         self.refresh_metadata({tp.topic for tp in passing})
+        self._warm_up({tp.topic for tp in passing})  # a replaced client knows no topic
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
         found_now, failed_now = self._ask_leaders(
             {tp: positions[tp] for tp in again}, max(left_s, min(PATIENCE_S, timeout_s)), epochs
@@ -284,7 +289,8 @@ class KafkaAdmin(AdminRequests):
         unknown = sorted(set(topics).difference(self._learned))
         if not unknown or not self._learn(unknown[0], timeout_s=INTRODUCTION_S):
             return
-        self._learned.add(unknown.pop(0))
+        self._learned.add(unknown[0])
+        unknown = sorted(set(topics).difference(self._learned))  # also topics known before, if the client was replaced
         try:
             self._described(self._admin(), unknown, INTRODUCTION_S)
             self._learned.update(unknown)

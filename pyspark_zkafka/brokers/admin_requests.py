@@ -85,21 +85,24 @@ class AdminRequests:
         """Refresh librdkafka's metadata of topics. Blocks for one request, for at most 5 s.
 
         Otherwise it uses old metadata for minutes, waits for leaders that are down, and does not know added partitions. An
-        error is only logged.
+        error is only logged. Without an answer, a client that had one before is replaced: it may have forgotten all brokers.
         """
-        if topics:
-            self._learn(*(topics if len(topics) == 1 else ()))
+        if topics and not self._learn(*(topics if len(topics) == 1 else ())) and self._learned:
+            try:
+                self._replace_client()
+            except ZKafkaError as error:
+                _log.info("The client without an answer stays: %s", error)
 
     def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> bool:
         """Request the controller, and the leaders of one topic or of all. librdkafka caches them. False if none answers."""
         try:
-            self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
+            self._metadata(*topic, timeout_s=timeout_s)
         except ZKafkaError as error:
             _log.info("Metadata could not be requested in advance: %s", error)
             return False
         return True
 
-    def _metadata(self, *topic: str) -> Any:
+    def _metadata(self, *topic: str, timeout_s: float = math.inf) -> Any:
         """Request metadata of one topic, or of all, from a broker that knows the other brokers.
 
         A broker that has just started knows none. It answers DescribeCluster without brokers and topics, and librdkafka
@@ -112,9 +115,10 @@ class AdminRequests:
         it has run kinit, and a new one would run it again.
         """
         began, is_slow = time.monotonic(), False
+        timeout_s = min(timeout_s, self._timeout_s)
         while True:
             waited_s = time.monotonic() - began
-            left_s = max(self._timeout_s - waited_s, _LOOK_S)
+            left_s = max(timeout_s - waited_s, _LOOK_S)
             attempt_s = left_s if is_slow else min(max(_FIRST_ATTEMPT_S, waited_s / 2), left_s)
             found = None
             try:
@@ -128,7 +132,7 @@ class AdminRequests:
                 error = KafkaException(_NO_BROKERS)
             self._admin().poll(_LOOK_S)
             waited_s = time.monotonic() - began
-            if error.args[0].code() not in _PASSING_CODES or waited_s >= self._timeout_s:
+            if error.args[0].code() not in _PASSING_CODES or waited_s >= timeout_s:
                 raise self._error(error, "requesting metadata") from error
             if (reported := self._reported("requesting metadata", waited_s)) is not None:
                 raise reported from error
@@ -207,7 +211,6 @@ class AdminRequests:
 
     def _authorization_error(self, topic: str) -> KafkaError | None:
         """The error for a topic that an ACL hides. Blocks for a request, for at most 5 s."""
-        timeout_s = min(PATIENCE_S, self._timeout_s)
-        found = self._call("requesting metadata", lambda c: c.list_topics(topic, timeout=timeout_s)).topics.get(topic)
+        found = self._metadata(topic, timeout_s=PATIENCE_S).topics.get(topic)
         error = None if found is None else found.error
         return error if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None

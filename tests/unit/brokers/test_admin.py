@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ from pyspark_zkafka.options.batch import parse_connection
 T0, T1, T9 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9)
 SIZES = [LookupSizes(), LookupSizes(request=1), LookupSizes(request=1, bulk=2)]
 UNREACHABLE = "127.0.0.1:1"
+NO_LEADERS = "Failed to query partition leaders: No leaders found"
 
 
 @pytest.mark.parametrize("read_committed", [False, True])
@@ -135,6 +137,38 @@ def test_unreachable_brokers() -> None:
         with pytest.raises(BrokersUnavailable, match="The leaders of t-0 did not answer"):
             admin.list_offsets({T0: LATEST})
         admin.refresh_metadata(["t"])
+
+
+def test_clients_that_have_forgotten_the_brokers(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that knows topics but no brokers, which librdkafka repairs after minutes, is replaced at once."""
+
+    def list_topics(*topic: str, timeout: float) -> None:
+        time.sleep(timeout)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def list_offsets(positions: Mapping[object, object], **_options: object) -> dict[object, Future[Any]]:
+        answers: dict[object, Future[Any]] = {partition: Future() for partition in positions}
+        for answer in answers.values():
+            answer.set_exception(KafkaException(KafkaError(KafkaError._NOENT, NO_LEADERS)))
+        return answers
+
+    with KafkaAdmin(servers, {"socket.timeout.ms": 1000}) as admin:
+        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
+        monkeypatch.setattr(admin._client, "list_topics", list_topics)
+        monkeypatch.setattr(admin._client, "list_offsets", list_offsets)
+        assert admin.list_offsets({T0: LATEST, T1: EARLIEST}) == {T0: 5, T1: 0}
+
+
+def test_lookups_in_bulk_that_fail(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that looks up nothing in bulk is replaced."""
+    with KafkaAdmin(servers, {}, sizes=LookupSizes(bulk=1)) as admin:
+        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
+        failed = admin._lookup
+        with monkeypatch.context() as patch:
+            patch.setattr("pyspark_zkafka.brokers.admin.find_watermarks", lambda *_: None)
+            assert admin.list_offsets({T0: LATEST}) == {T0: 5}
+        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
+        assert admin._lookup not in (None, failed)
 
 
 def test_bootstrap_servers(servers: str) -> None:
