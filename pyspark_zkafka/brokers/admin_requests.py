@@ -85,7 +85,7 @@ class AdminRequests:
         """Refresh librdkafka's metadata of topics. Blocks for one request, for at most 5 s.
 
         Otherwise it uses old metadata for minutes, waits for leaders that are down, and does not know added partitions. An
-        error is only logged. Without an answer, a client that had one before is replaced: it may have forgotten all brokers.
+        error is only logged. If a client that had answers before gets none, it is replaced: see `_metadata`.
         """
         if topics and not self._learn(*(topics if len(topics) == 1 else ())) and self._learned:
             try:
