@@ -39,6 +39,16 @@ def test_a_controller_that_starts(wanted: list[str] | None) -> None:
             assert [set(admin.snapshot(wanted).topics) for _ in range(3)] == [{"t"}] * 3
 
 
+def test_clients_that_forget_all_brokers() -> None:
+    """A client that was told of no brokers asks the bootstrap servers again. Without us, librdkafka may need minutes."""
+    for _ in range(40):
+        server = StartingBroker(range(1, 4), ["t"])
+        with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
+            for _ in range(3):
+                admin.refresh_metadata(["t"])
+            assert set(admin._admin().list_topics("t", timeout=3).brokers) == {1}
+
+
 @pytest.mark.parametrize("request_", [KafkaAdmin.topic_names, lambda a: a.snapshot(["t"])], ids=["names", "topic"])
 def test_brokers_that_never_know_any(request_: Request) -> None:
     """If brokers never know any broker, a request fails at its time-out as unavailable."""
