@@ -244,11 +244,7 @@ class KafkaAdmin(AdminRequests):
             return None
         if self._lookup is None:
             self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
-        found = find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
-        if found is None:  # the client may have forgotten all brokers, see `_metadata`
-            self._opened.close()
-            self._lookup = None
-        return found
+        return find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
 
     def _find_each(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.nouns import host_port
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -114,7 +115,8 @@ class AdminRequests:
         because brokers answer the requests of a connection one after the other. With Kerberos, a client connects only after
         it has run kinit, and a new one would run it again.
         """
-        began, is_slow = time.monotonic(), False
+        # A short time-out is not divided: a slow broker would answer none of its attempts in time.
+        began, is_slow = time.monotonic(), timeout_s < math.inf
         timeout_s = min(timeout_s, self._timeout_s)
         while True:
             waited_s = time.monotonic() - began
@@ -128,6 +130,9 @@ class AdminRequests:
             else:
                 if found.brokers:
                     self._reports.answered()
+                    # A new client must find the brokers, although all bootstrap servers may have been replaced.
+                    present = [host_port(broker.host, broker.port) for broker in found.brokers.values()]
+                    self._config["bootstrap.servers"] = ",".join(filter(None, [self._servers, *present]))
                     return found
                 error = KafkaException(_NO_BROKERS)
             self._admin().poll(_LOOK_S)

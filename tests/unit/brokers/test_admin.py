@@ -153,22 +153,11 @@ def test_clients_that_have_forgotten_the_brokers(servers: str, monkeypatch: pyte
         return answers
 
     with KafkaAdmin(servers, {"socket.timeout.ms": 1000}) as admin:
+        monkeypatch.setattr(admin, "_servers", UNREACHABLE)  # the bootstrap servers are replaced by other brokers
         assert admin.list_offsets({T0: LATEST}) == {T0: 5}
         monkeypatch.setattr(admin._client, "list_topics", list_topics)
         monkeypatch.setattr(admin._client, "list_offsets", list_offsets)
         assert admin.list_offsets({T0: LATEST, T1: EARLIEST}) == {T0: 5, T1: 0}
-
-
-def test_lookups_in_bulk_that_fail(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that looks up nothing in bulk is replaced."""
-    with KafkaAdmin(servers, {}, sizes=LookupSizes(bulk=1)) as admin:
-        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
-        failed = admin._lookup
-        with monkeypatch.context() as patch:
-            patch.setattr("pyspark_zkafka.brokers.admin.find_watermarks", lambda *_: None)
-            assert admin.list_offsets({T0: LATEST}) == {T0: 5}
-        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
-        assert admin._lookup not in (None, failed)
 
 
 def test_bootstrap_servers(servers: str) -> None:
