@@ -116,12 +116,12 @@ class AdminRequests:
         it has run kinit, and a new one would run it again.
         """
         # A short time-out is not divided: a slow broker would answer none of its attempts in time.
-        began, is_slow = time.monotonic(), timeout_s < math.inf
+        began, is_undivided = time.monotonic(), timeout_s < math.inf
         timeout_s = min(timeout_s, self._timeout_s)
         while True:
             waited_s = time.monotonic() - began
             left_s = max(timeout_s - waited_s, _LOOK_S)
-            attempt_s = left_s if is_slow else min(max(_FIRST_ATTEMPT_S, waited_s / 2), left_s)
+            attempt_s = left_s if is_undivided else min(max(_FIRST_ATTEMPT_S, waited_s / 2), left_s)
             found = None
             try:
                 found = self._admin().list_topics(*topic, timeout=attempt_s)
@@ -142,8 +142,8 @@ class AdminRequests:
             if (reported := self._reported("requesting metadata", waited_s)) is not None:
                 raise reported from error
             # Without a connection the code is another one.
-            is_slow = error.args[0].code() == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
-            if found is not None or is_slow or (attempt_s > _FORGOTTEN_AFTER_S and not self._is_kerberos):
+            is_undivided = error.args[0].code() == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
+            if found is not None or is_undivided or (attempt_s > _FORGOTTEN_AFTER_S and not self._is_kerberos):
                 self._replace_client()
 
     def _reported(self, doing: str, waited_s: float) -> ZKafkaError | None:
