@@ -83,8 +83,13 @@ class KafkaAdmin(AdminRequests):
         return cls(servers, connection.kafka, read_committed=connection.read_committed)
 
     def __exit__(self, *exc: object) -> None:
-        self._lookup = None
+        self._close_lookup()
         super().__exit__(*exc)
+
+    def _close_lookup(self) -> None:
+        lookup, self._lookup = self._lookup, None
+        if lookup is not None:
+            lookup.__exit__()
 
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted. Blocks for a request."""
@@ -242,23 +247,29 @@ class KafkaAdmin(AdminRequests):
             or not {EARLIEST, LATEST}.issuperset(positions.values())
         ):
             return None
-        if self._lookup is None:
-            self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
-        return find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
+        try:
+            if self._lookup is None:
+                lookup = lookup_client(self._config, read_committed=self._read_committed)
+                self._lookup = lookup.__enter__()
+            found = find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
+        except ZKafkaError as error:
+            _log.info("Offsets are requested by the admin client alone: %s", error)
+            return None
+        if found is None:
+            self._close_lookup()  # it may have forgotten all brokers, see `_metadata`
+        return found
 
     def _find_each(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        self._warm_up({tp.topic for tp in positions})
-        found, failed = self._ask_leaders(positions, min(PATIENCE_S, timeout_s), epochs)
-        left_s = timeout_s - PATIENCE_S
+        began, first_s = time.monotonic(), min(PATIENCE_S, timeout_s)
+        found, failed = self._ask_leaders(positions, min(INTRODUCTION_S, first_s), first_s, epochs)
         passing = {tp for tp, error in failed.items() if may_succeed_later(error)}
         self.refresh_metadata({tp.topic for tp in passing})
-        self._warm_up({tp.topic for tp in passing})  # a replaced client knows no topic
+        left_s = timeout_s - (time.monotonic() - began)
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
-        found_now, failed_now = self._ask_leaders(
-            {tp: positions[tp] for tp in again}, max(left_s, min(PATIENCE_S, timeout_s)), epochs
-        )
+        again_s = max(left_s, first_s)
+        found_now, failed_now = self._ask_leaders({tp: positions[tp] for tp in again}, again_s, again_s, epochs)
         failed = {tp: error for tp, error in failed.items() if tp not in again} | failed_now
         return found | found_now, self._name_refusal(failed)
 
@@ -275,34 +286,44 @@ class KafkaAdmin(AdminRequests):
         named = from_kafka(refusal, f"listing the offsets of topic {topic} at {self._servers}")
         return {tp: named if tp.topic == topic else error for tp, error in failed.items()}
 
-    def _warm_up(self, topics: Collection[str]) -> None:
+    def _warm_up(self, topics: Collection[str], timeout_s: float) -> ZKafkaError | None:
         """Request the metadata of topics, which the client caches, before it lists their offsets.
 
         Otherwise it looks up the leaders. This may stall for up to three seconds with a new client. It may also crash the
         process if other metadata arrive at that moment: librdkafka's thread then frees the lookup that this thread has not
-        finished. Blocks for at most two seconds without an answer. See `pyspark_zkafka.brokers.clients`.
+        finished. Returns the error of a request without an answer. See `pyspark_zkafka.brokers.clients`.
         """
         unknown = sorted(set(topics).difference(self._learned))
-        if not unknown or not self._learn(unknown[0], timeout_s=INTRODUCTION_S):
-            return
-        self._learned.add(unknown[0])
+        if not unknown:
+            return None
+        if (error := self._learn(unknown[0], timeout_s=timeout_s)) is not None:
+            return error
         unknown = sorted(set(topics).difference(self._learned))  # also topics known before, if the client was replaced
         try:
             self._described(self._admin(), unknown, INTRODUCTION_S)
-            self._learned.update(unknown)
-        except (KafkaException, ZKafkaError) as error:
-            _log.info("Metadata are requested for one topic at a time, without the controller: %s", error)
-            for topic in unknown:
-                if not self._learn(topic, timeout_s=INTRODUCTION_S):
-                    return
-                self._learned.add(topic)
+        except (KafkaException, ZKafkaError) as no_controller:
+            _log.info("The metadata of all topics are requested, without the controller: %s", no_controller)
+            if (error := self._learn()) is not None:
+                return error
+        self._learned.update(unknown)
+        return None
 
     def _ask_leaders(
-        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+        self,
+        positions: Mapping[TopicPartition, Position],
+        warm_up_s: float,
+        timeout_s: float,
+        epochs: dict[TopicPartition, int],
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        began = time.monotonic()
+        unanswered = self._warm_up({tp.topic for tp in positions}, warm_up_s)
+        timeout_s = max(timeout_s - (time.monotonic() - began), min(PATIENCE_S, timeout_s))
+        known = {tp: p for tp, p in positions.items() if unanswered is None or tp.topic in self._learned}
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, ZKafkaError] = {}
-        for tp, future in self._list_offsets(positions, timeout_s).items():
+        if unanswered is not None:
+            failed = dict.fromkeys(positions.keys() - known, unanswered)
+        for tp, future in self._list_offsets(known, timeout_s).items():
             try:
                 info = self._info(tp, positions[tp], future, timeout_s)
             except ZKafkaError as error:

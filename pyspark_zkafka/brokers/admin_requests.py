@@ -49,10 +49,9 @@ class AdminRequests:
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         is_sasl = str(properties.get("security.protocol", "")).startswith("SASL")
         self._is_kerberos = is_sasl and properties.get("sasl.mechanism", "GSSAPI") == "GSSAPI"
-        self._opened = ExitStack()
         self._clients = ExitStack()
         self._client: AdminClient | None = None
-        self._learned: set[str] = set()  # topics whose metadata this client has received
+        self._learned: set[str] = set()  # topics whose metadata this client has requested and received
         self._reports = ErrorReports()
 
     def __enter__(self) -> Self:
@@ -62,6 +61,7 @@ class AdminRequests:
     def _use(self, client: AdminClient) -> None:
         self._client = self._clients.enter_context(client)
         self._learned.clear()
+        self._reports.renew()
 
     def _replace_client(self) -> None:
         """Use a new client, which starts with the bootstrap servers. If it cannot be made, the present one stays."""
@@ -80,35 +80,32 @@ class AdminRequests:
         # on the client's own thread, the process aborts.
         self._client = None
         self._clients.close()
-        self._opened.close()
 
     def refresh_metadata(self, topics: Collection[str]) -> None:
         """Refresh librdkafka's metadata of topics. Blocks for one request, for at most 5 s.
 
         Otherwise it uses old metadata for minutes, waits for leaders that are down, and does not know added partitions. An
-        error is only logged. If a client that had answers before gets none, it is replaced: see `_metadata`.
+        error is only logged.
         """
-        if topics and not self._learn(*(topics if len(topics) == 1 else ())) and self._learned:
-            try:
-                self._replace_client()
-            except ZKafkaError as error:
-                _log.info("The client without an answer stays: %s", error)
+        if topics:
+            self._learn(*(topics if len(topics) == 1 else ()))
 
-    def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> bool:
-        """Request the controller, and the leaders of one topic or of all. librdkafka caches them. False if none answers."""
+    def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> ZKafkaError | None:
+        """Request the leaders of one topic or of all, and the controller. librdkafka caches them. Returns an error."""
         try:
             self._metadata(*topic, timeout_s=timeout_s)
         except ZKafkaError as error:
             _log.info("Metadata could not be requested in advance: %s", error)
-            return False
-        return True
+            return error
+        return None
 
     def _metadata(self, *topic: str, timeout_s: float = math.inf) -> Any:
         """Request metadata of one topic, or of all, from a broker that knows the other brokers.
 
         A broker that has just started knows none. It answers DescribeCluster without brokers and topics, and librdkafka
         2.16 then aborts the process: use this request instead. An answer with topics but without brokers makes librdkafka
-        forget all brokers, and sometimes it does not return to the bootstrap servers, as a new client does.
+        forget all brokers. Sometimes it never returns to the bootstrap servers, as a new client does. A client without
+        brokers is therefore replaced, also after the last attempt: then the next request has a new client.
 
         librdkafka reports nothing while it waits for an answer: each attempt is longer than the last. A connected broker
         without an answer for five seconds may be slow. The next attempt has the rest of the time and its own connection,
@@ -116,35 +113,39 @@ class AdminRequests:
         it has run kinit, and a new one would run it again.
         """
         # A short time-out is not divided: a slow broker would answer none of its attempts in time.
-        began, is_undivided = time.monotonic(), timeout_s < math.inf
+        began, is_undivided = time.monotonic(), timeout_s <= PATIENCE_S
         timeout_s = min(timeout_s, self._timeout_s)
         while True:
             waited_s = time.monotonic() - began
             left_s = max(timeout_s - waited_s, _LOOK_S)
             attempt_s = left_s if is_undivided else min(max(_FIRST_ATTEMPT_S, waited_s / 2), left_s)
-            found = None
             try:
                 found = self._admin().list_topics(*topic, timeout=attempt_s)
             except KafkaException as failed:
                 error = failed
+                # A connected broker without an answer is a time-out instead.
+                has_forgotten = failed.args[0].code() == KafkaError._TRANSPORT and self._reports.is_answered
             else:
                 if found.brokers:
                     self._reports.answered()
+                    self._learned.update(topic or found.topics)
                     # A new client must find the brokers, although all bootstrap servers may have been replaced.
                     present = [host_port(broker.host, broker.port) for broker in found.brokers.values()]
                     self._config["bootstrap.servers"] = ",".join(filter(None, [self._servers, *present]))
                     return found
-                error = KafkaException(_NO_BROKERS)
+                error, has_forgotten = KafkaException(_NO_BROKERS), True
             self._admin().poll(_LOOK_S)
             waited_s = time.monotonic() - began
-            if error.args[0].code() not in _PASSING_CODES or waited_s >= timeout_s:
-                raise self._error(error, "requesting metadata") from error
-            if (reported := self._reported("requesting metadata", waited_s)) is not None:
-                raise reported from error
-            # Without a connection the code is another one.
-            is_undivided = error.args[0].code() == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
-            if found is not None or is_undivided or (attempt_s > _FORGOTTEN_AFTER_S and not self._is_kerberos):
+            code = error.args[0].code()
+            final = self._reported("requesting metadata", waited_s) if code in _PASSING_CODES else None
+            if final is None and (code not in _PASSING_CODES or waited_s >= timeout_s):
+                final = self._error(error, "requesting metadata")
+            is_undivided = code == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
+            is_stuck = is_undivided or (attempt_s > _FORGOTTEN_AFTER_S and not self._is_kerberos)
+            if has_forgotten or (final is None and is_stuck):
                 self._replace_client()
+            if final is not None:
+                raise final from error
 
     def _reported(self, doing: str, waited_s: float) -> ZKafkaError | None:
         """The error that librdkafka reports during a wait: a refusal after two seconds, unreachable brokers after five.

@@ -134,7 +134,7 @@ class ErrorReports:
         self._refused_at = 0.0
         self._cause: str | None = None
         self._all_down = False
-        self._is_answered = False
+        self.is_answered = False
         self.has_lost = False
 
     def __call__(self, error: KafkaError) -> None:
@@ -150,18 +150,23 @@ class ErrorReports:
             self._refused_at = self._clock() if self._refusal is None else self._refused_at
             self._refusal = error
 
+    def renew(self) -> None:
+        """Start with a new client, which no broker has answered or refused."""
+        self.is_answered = False
+        self._refusal = None
+
     def begin(self) -> None:
         """Start a request: forget earlier refusals, unless no broker has ever answered.
 
         A new client may be refused before its first request, and librdkafka reports the same error of a broker again only
         after 30 s.
         """
-        if self._is_answered:
+        if self.is_answered:
             self._refusal = None
 
     def answered(self) -> None:
         """Note an answer: not all brokers are down."""
-        self._is_answered = True
+        self.is_answered = True
         self._all_down = False
         self._cause = None
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Node, TopicPartitionInfo, Uuid
 
+from pyspark_zkafka.brokers import log_lookups
 from pyspark_zkafka.brokers.admin import (
     KafkaAdmin,
     covering_topics,
@@ -19,7 +20,9 @@ from pyspark_zkafka.brokers.admin import (
     topic_id,
     unknown_topics,
 )
+from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.log_lookups import LookupSizes
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
@@ -49,24 +52,24 @@ def test_partitions_without_a_leader(servers: str, sizes: LookupSizes) -> None:
             admin.list_offsets({T0: LATEST, T9: LATEST})
 
 
-@pytest.mark.parametrize("is_answered", [True, False])
-def test_metadata_is_requested_first(servers: str, monkeypatch: pytest.MonkeyPatch, is_answered: bool) -> None:
-    """Each client requests the metadata of topics once before it lists their offsets, one by one without a controller."""
+@pytest.mark.parametrize("has_controller", [True, False])
+def test_metadata_is_requested_first(servers: str, monkeypatch: pytest.MonkeyPatch, has_controller: bool) -> None:
+    """Each client requests the metadata of topics once before it lists their offsets, of all without a controller."""
     requested: list[str] = []
 
-    def learn(self: KafkaAdmin, topic: str, timeout_s: float) -> bool:
-        requested.append(topic)
-        return True
+    def metadata(self: KafkaAdmin, *topic: str, timeout_s: float) -> None:
+        requested.extend(topic or sorted(topics)[1:])
+        self._learned.update(topic)
 
     def describe(self: KafkaAdmin, client: object, topics: Sequence[str], timeout_s: float) -> dict[str, object]:
-        if not is_answered:
+        if not has_controller:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         requested.extend(topics)
         return {}
 
-    monkeypatch.setattr(KafkaAdmin, "_learn", learn)
+    monkeypatch.setattr(KafkaAdmin, "_metadata", metadata)
     monkeypatch.setattr(KafkaAdmin, "_described", describe)
-    monkeypatch.setattr(KafkaAdmin, "_ask_leaders", lambda *_: ({}, {}))
+    monkeypatch.setattr(KafkaAdmin, "_list_offsets", lambda *_: {})
     topics = [f"topic-{number}" for number in range(60)]
     with KafkaAdmin(servers, {}) as admin:
         for _ in range(2):
@@ -158,6 +161,47 @@ def test_clients_that_have_forgotten_the_brokers(servers: str, monkeypatch: pyte
         monkeypatch.setattr(admin._client, "list_topics", list_topics)
         monkeypatch.setattr(admin._client, "list_offsets", list_offsets)
         assert admin.list_offsets({T0: LATEST, T1: EARLIEST}) == {T0: 5, T1: 0}
+
+
+def test_clients_without_brokers_are_not_asked_for_offsets(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new client whose brokers do not answer lists no offsets: librdkafka would look up the leaders, and may crash."""
+
+    def list_topics(*topic: str, timeout: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    with KafkaAdmin(servers, {"socket.timeout.ms": 300}) as admin:
+        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
+        admin._servers = admin._config["bootstrap.servers"] = UNREACHABLE
+        monkeypatch.setattr(admin._client, "list_topics", list_topics)
+        admin.refresh_metadata(["t"])
+        monkeypatch.setattr(admin._client, "list_offsets", lambda *_, **_more: pytest.fail("asked for offsets"))
+        with pytest.raises(BrokersUnavailable, match="The leaders of t-0 did not answer"):
+            admin.list_offsets({T0: LATEST})
+        admin._servers = admin._config["bootstrap.servers"] = servers
+        admin._replace_client()
+        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
+
+
+def test_bulk_lookups_after_a_failure(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client for bulk lookups is replaced after a lookup without an answer, and not needed if it cannot be made."""
+    positions = {T0: LATEST, T1: LATEST}
+
+    def without_token(client: MessageClient) -> None:
+        raise BROKERS_UNAVAILABLE("no token")
+
+    with KafkaAdmin(servers, {}, sizes=LookupSizes(bulk=2)) as admin:
+        assert admin.list_offsets(positions) == {T0: 5, T1: 5}
+        used = admin._lookup
+        assert used is not None
+        monkeypatch.setattr(log_lookups, "_PATIENCE_S", 0)
+        assert admin.list_offsets(positions) == {T0: 5, T1: 5}
+        assert admin._lookup is None
+        monkeypatch.undo()
+        assert admin.list_offsets(positions) == {T0: 5, T1: 5}
+        assert admin._lookup not in (None, used)
+        admin._close_lookup()
+        monkeypatch.setattr(MessageClient, "__enter__", without_token)
+        assert admin.list_offsets(positions) == {T0: 5, T1: 5}
 
 
 def test_bootstrap_servers(servers: str) -> None:

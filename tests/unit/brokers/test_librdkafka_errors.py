@@ -108,6 +108,18 @@ def test_a_new_client_is_refused_before_it_asks() -> None:
     assert reports.refusal("listing topics") is not None
 
 
+def test_reports_of_a_replaced_client() -> None:
+    """A new client is not refused because an earlier one was, and its own refusal counts before it has had an answer."""
+    reports = ErrorReports()
+    reports.answered()
+    reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    reports.renew()
+    assert reports.refusal("listing topics") is None
+    reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    reports.begin()
+    assert reports.refusal("listing topics") is not None
+
+
 def test_a_refusal_counts_from_its_first_report() -> None:
     """The age of a refusal counts from its first report."""
     now = 100.0
