@@ -264,7 +264,8 @@ class KafkaAdmin(AdminRequests):
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         began, first_s = time.monotonic(), min(PATIENCE_S, timeout_s)
         found, failed = self._ask_leaders(positions, min(INTRODUCTION_S, first_s), first_s, epochs)
-        passing = {tp for tp, error in failed.items() if may_succeed_later(error)}
+        # A broker may have refused the first metadata request, and another one accepts the second.
+        passing = {tp for tp, error in failed.items() if may_succeed_later(error) or tp.topic not in self._learned}
         self.refresh_metadata({tp.topic for tp in passing})
         left_s = timeout_s - (time.monotonic() - began)
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}

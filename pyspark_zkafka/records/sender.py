@@ -29,7 +29,7 @@ _HINTS = {
         "with cleanup.policy=compact, a topic takes only records with a key",
     ),
     KafkaError.INVALID_MSG: (
-        "brokers before Kafka 2.4 also refuse so a record without a key in a topic with cleanup.policy=compact"
+        "before Kafka 2.4, this may be the answer to a record without a key, in a topic with cleanup.policy=compact"
     ),
     KafkaError.INVALID_TIMESTAMP: (
         "the topic's message.timestamp.before.max.ms or message.timestamp.after.max.ms does not allow the row's timestamp"
