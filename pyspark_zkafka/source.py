@@ -10,6 +10,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark_zkafka.worker import concise_errors, is_called_by, prepared_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import pyarrow as pa
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -71,12 +73,12 @@ class ZKafkaDataSource(DataSource):
 
         return frame_type(pinned, options.include_headers)
 
-    def _pin(self, options: ReadOptions) -> PinnedFormats | None:
+    def _pin(self, options: ReadOptions, declared: Collection[str] | None = None) -> PinnedFormats | None:
         """Find the schemas of the decoded columns, unless `schema` has found them; None without formats."""
         if self._pinned is None and options.formats is not None:
             from pyspark_zkafka.formats.decoding import pin_formats
 
-            self._pinned = pin_formats(options)
+            self._pinned = pin_formats(options, declared)
         return self._pinned
 
     @concise_errors()
@@ -93,7 +95,7 @@ class ZKafkaDataSource(DataSource):
         if options.view is not None:
             require_view_projection(options.view, projection)
             return ViewReader(options.view, options, projection)
-        pinned = self._pin(options)
+        pinned = self._pin(options, projection.names)
         require_projection(projection, *_decoded(pinned, projection))
         # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. The setting is not
         # visible here, but if it is on, another module of Spark calls this method. If Spark renames that module, plans are
@@ -114,7 +116,7 @@ class ZKafkaDataSource(DataSource):
         try:
             options = parse_stream(self.options)
             projection = _arrow_schema(schema)
-            pinned = self._pin(options.read)
+            pinned = self._pin(options.read, projection.names)
             require_projection(projection, *_decoded(pinned, projection))
         except ZKafkaError as error:
             if not is_called_by(_PLANNER):

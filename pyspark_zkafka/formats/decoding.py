@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -89,8 +89,10 @@ class PinnedFormats:
         return self.mode == "PERMISSIVE"
 
 
-def pin_formats(options: ReadOptions) -> PinnedFormats | None:
+def pin_formats(options: ReadOptions, declared: Collection[str] | None = None) -> PinnedFormats | None:
     """Find the schemas that give the columns' types; None without formats. May ask the registry.
+
+    If the user has declared a frame with the columns `declared`, the others need no schema.
 
     Raises OptionError for a schema that cannot be used, UNKNOWN_COLUMN_TYPE if topics have different schemas, and
     SchemaRegistryError.
@@ -98,7 +100,8 @@ def pin_formats(options: ReadOptions) -> PinnedFormats | None:
     formats = options.formats
     if formats is None:
         return None
-    columns = {column.column: _pinned(column, options) for column in formats.columns}
+    needed = [column for column in formats.columns if declared is None or column.column in declared]
+    columns = {column.column: _pinned(column, options) for column in needed}
     return PinnedFormats(columns, formats.mode, formats.registry)
 
 

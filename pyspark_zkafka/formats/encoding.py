@@ -96,8 +96,17 @@ def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, Stored
                 _refuse_descriptor_set(given)
             if given is None and column.base == "json":
                 schema = replace(schema, own=type)  # type: ignore[type-var]
+            if given is not None and column.is_confluent and column.base == "json":
+                stored = _as_json_schema(stored)
         schema.encoder(type)
     return schema, stored
+
+
+def _as_json_schema(stored: StoredSchema) -> StoredSchema:
+    """Return the JSON Schema to register: registries do not know Spark's DDL."""
+    from pyspark_zkafka.formats.json_types import is_json_schema, spark_type
+
+    return stored if is_json_schema(stored.text) else schema_of("json", spark_type(stored.text))
 
 
 def _refuse_descriptor_set(schema: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -56,7 +56,18 @@ from pyspark_zkafka.model.records import not_null_problems
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
+_NON_FINITE = {
+    **dict.fromkeys(("Infinity", "+Infinity", "+INF"), math.inf),
+    **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
+    "NaN": math.nan,
+}
+_DATES = (
+    (r"^([0-9]{4}-[0-9]{1,2}-[0-9]{1,2})[T ](?s:.*)$", r"\1"),
+    (r"^[0-9]{4}$", r"\0-01"),
+    (r"^[0-9]{4}-[0-9]{1,2}$", r"\0-01"),
+    *[(r"-([0-9])(-|$)", r"-0\1\2")] * 2,
+)
+"""Replacements for dates with a time, without a day or month, or with one digit of them. Spark takes these, too."""
 _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SPACES = b" \t\r\n"
@@ -338,7 +349,11 @@ def _built(values: list[Any], build: _Read, path: str, kind: pa.DataType) -> pa.
 
 def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind == pa.date32():
-        return texts.cast(kind)
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid:
+            texts = pc.utf8_trim_whitespace(texts)
+            return reduce(lambda found, form: pc.replace_substring_regex(found, *form), _DATES, texts).cast(kind)
     texts = pc.replace_substring_regex(texts, *_FRACTION)
     if kind.tz is None:
         return pc.replace_substring_regex(texts, r"(..........[^Z+-]*)" + _ZONE, r"\1").cast(kind)

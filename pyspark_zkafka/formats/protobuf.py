@@ -214,9 +214,14 @@ def _run_protoc(text: str, references: Mapping[str, str]) -> list[FileDescriptor
         (root / "known").write_bytes(FileDescriptorSet(file=_builtin_files().values()).SerializeToString())
         command = [sys.executable, "-m", "grpc_tools.protoc", "--include_imports", f"--proto_path={root / 'in'}"]
         command += [f"--descriptor_set_in={root / 'known'}", f"--descriptor_set_out={root / 'out'}", main]
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROTOC_TIMEOUT_S, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROTOC_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise PROTOC_STOPPED(
+                f"protoc did not end within {_PROTOC_TIMEOUT_S} s; try again, with more processors"
+            ) from error
         if "No module named" in done.stderr:
             raise FORMAT_LIBRARY_MISSING(f"The format protobuf needs grpcio-tools to compile .proto text; {_INSTALL}")
         if done.returncode < 0:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import (
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _PATIENCE_S = 30.0
 _REQUEST_TIMEOUT_S = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
-_UNKNOWN_FOR_S = 30.0
+_UNKNOWN_FOR_S, _PROPAGATION_S = 30.0, 1.0
 _MANY_UNKNOWN = 1000
 _MOST_REGISTRIES = 32
 _HTTP_NOT_FOUND, _HTTP_CONFLICT = 404, 409
@@ -73,7 +73,8 @@ def context_of(subject: str | None) -> str:
 class Registry:
     """Requests to a registry. Schemas of ids are cached for ever, and unknown ids for 30 seconds.
 
-    Requests are repeated for about 30 seconds while the registry cannot be reached.
+    Before an id counts as unknown, it is requested again: this node may not have a schema that a producer has registered
+    at another one a moment ago. This costs a second, at most once in 30 seconds. Requests are repeated for about 30 seconds while the registry cannot be reached.
 
     Raises SCHEMA_REGISTRY_UNAVAILABLE after that, and SCHEMA_REGISTRY_REFUSED at once.
     """
@@ -87,6 +88,7 @@ class Registry:
         self._timing = timing or Timing()
         self._by_id: dict[tuple[int | str, str], StoredSchema] = {}
         self._unknown: dict[tuple[int | str, str], tuple[float, str]] = {}
+        self._patient_at = 0.0
 
     def schema(self, key: int | str, context: str = "") -> StoredSchema:
         """Return the schema of an id in a context such as ``:.staging:``, or of a GUID. Raises UnknownSchema."""
@@ -101,7 +103,12 @@ class Registry:
         what = f"schema {what} {key}"
         # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
         of_context = (context,) if context and isinstance(key, int) else ()
-        schema = self._ask(what, method, key, *of_context, is_optional=isinstance(key, str) or key > _MOST_ID)
+        request = partial(self._ask, what, method, key, *of_context, is_optional=isinstance(key, str) or key > _MOST_ID)
+        schema = request()
+        if schema is None and self._timing.clock() >= self._patient_at:
+            self._timing.sleep(_PROPAGATION_S)
+            self._patient_at = self._timing.clock() + _UNKNOWN_FOR_S
+            schema = request()
         if schema is None:
             reason, now = f"the registry has no {what}", self._timing.clock()
             if len(self._unknown) >= _MANY_UNKNOWN:

@@ -99,6 +99,14 @@ class TestSchemas:
         assert named is not None
         assert named.types == {"value": pa.struct([("c", pa.int64())])}
 
+    def test_columns_that_are_not_declared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A column that a declared frame lacks needs no schema."""
+        subjects(monkeypatch, t_key=["a"])
+        both = {**READ, **CONFLUENT, "key.format": "avro-confluent"}
+        found = pin_formats(parse_read(both), ["key", "offset"])
+        assert found is not None
+        assert found.types == {"key": pa.struct([("a", pa.int64())])}
+
     def test_several_topics(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """All topics need the same schema, or the options must name one."""
         subjects(monkeypatch, t_value=["a"], u_value=["a"], v_value=["b"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import pickle
 from contextlib import nullcontext
 from typing import Any
@@ -231,6 +232,18 @@ def test_headers_with_the_id_of_another_schema(registry: Subjects) -> None:
         batch = pa.record_batch([values, headers], ["value", "headers"])
         with pytest.raises(InvalidRow, match="have a header __value_schema_id") if is_refused else nullcontext():
             list(outgoing(batch, "t", row_encoder(found)))
+
+
+def test_ddl_is_registered_as_a_json_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's DDL gives the JSON Schema to register, which other clients understand."""
+    subjects = Subjects()
+    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
+    options = {"value.format": "json-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
+    plan_encoding(parse_write({**WRITE, **options, "value.schema": "x bigint"}), FRAME)
+    plan_encoding(parse_write({**WRITE, **options, "value.schema": '{"type": "object"}'}), FRAME)
+    of_ddl, given = (json.loads(request[1]) for request in subjects.requests)
+    assert (of_ddl["type"], list(of_ddl["properties"])) == ("object", ["x"])
+    assert given == {"type": "object"}
 
 
 def test_descriptors_are_registered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,17 @@ def test_protoc_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
         parse('syntax = "proto3"; message M { int32 i = 1; }')
 
 
+def test_protoc_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler without processor time has not judged the schema."""
+
+    def run(command: list[str], *, timeout: float, **options: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(protobuf.subprocess, "run", run)
+    with pytest.raises(OptionError, match=r"PROTOC_STOPPED\] protoc did not end within 60 s"):
+        parse('syntax = "proto3"; message M { int32 i = 2; }')
+
+
 @each(
     ("file", "message"),
     [

@@ -106,17 +106,27 @@ class TestSchemasOfIds:
 
     def test_unknown(self) -> None:
         """An unknown id is requested again after 30 seconds."""
-        found, client, clock = registry(UNKNOWN, UNKNOWN, Schema("x"))
+        found, client, clock = registry(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, Schema("x"))
         for _ in range(2):
             with pytest.raises(UnknownSchema, match=r"^the registry has no schema id 7$"):
                 found.schema(7)
             clock.sleep(29)
-        assert len(client.requests) == 1
+        assert len(client.requests) == 2
         clock.sleep(2)
         with pytest.raises(UnknownSchema):
             found.schema(7)
         clock.sleep(31)
         assert found.schema(7).text == "x"
+
+    def test_propagation(self) -> None:
+        """A schema that a registry receives within a second is not unknown; other ids do not wait for 30 seconds."""
+        found, client, clock = registry(UNKNOWN, Schema("x"), UNKNOWN)
+        assert found.schema(7).text == "x"
+        assert clock.now == 101
+        for _ in range(9):
+            with pytest.raises(UnknownSchema):
+                found.schema(8)
+        assert (len(client.requests), clock.now) == (3, 101)
 
     def test_many_unknown(self) -> None:
         """Unknown ids are forgotten once they may be requested again."""
