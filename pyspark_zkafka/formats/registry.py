@@ -74,7 +74,9 @@ class Registry:
     """Requests to a registry. Schemas of ids are cached for ever, and unknown ids for 30 seconds.
 
     Before an id counts as unknown, it is requested again: this node may not have a schema that a producer has registered
-    at another one a moment ago. This costs a second, at most once in 30 seconds. Requests are repeated for about 30 seconds while the registry cannot be reached.
+    at another one a moment ago. This costs a second, at most once in 30 seconds.
+
+    Requests are repeated for about 30 seconds while the registry cannot be reached.
 
     Raises SCHEMA_REGISTRY_UNAVAILABLE after that, and SCHEMA_REGISTRY_REFUSED at once.
     """
