@@ -26,6 +26,7 @@ from pyspark_zkafka.formats.avro_types import (
     AvroField,
     AvroType,
     arrow_type,
+    evolving_schema_of,
     invalid,
     parse_type,
     schema_of,
@@ -36,7 +37,7 @@ from pyspark_zkafka.formats.columns import inner_path
 from pyspark_zkafka.model.records import parts_of, projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 
-__all__ = ["AvroSchema", "parse", "schema_of"]
+__all__ = ["AvroSchema", "evolving_schema_of", "parse", "schema_of"]
 
 _CACHED = 512
 _MOST_NODES = 200_000

@@ -333,6 +333,27 @@ def schema_of(type: pa.DataType) -> str:
     return json.dumps(made)
 
 
+def evolving_schema_of(type: pa.DataType) -> str:
+    """Return the schema of a column for a registry: `schema_of`, with null as the default of nullable fields.
+
+    A later schema may then add or leave out such fields, as compatibility BACKWARD demands.
+    """
+    return json.dumps(_with_defaults(json.loads(schema_of(type))))
+
+
+def _with_defaults(made: Any) -> Any:
+    if isinstance(made, list):
+        return [_with_defaults(member) for member in made]
+    if not isinstance(made, dict):
+        return made
+    made |= {key: _with_defaults(made[key]) for key in ("items", "values") if key in made}
+    for column in made.get("fields", ()):
+        column["type"] = _with_defaults(column["type"])
+        if isinstance(column["type"], list):  # the default belongs to the first type
+            column |= {"type": column["type"][::-1], "default": None}
+    return made
+
+
 def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problems: list[str]) -> Any:
     inner = f"{space}.{name}" if space else name
     made: Any

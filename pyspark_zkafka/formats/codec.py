@@ -223,9 +223,14 @@ def require_kind(name: str, stored: StoredSchema) -> None:
         raise INVALID_SCHEMA(f"the schema is of the type {stored.kind}, and the format is {name}; correct the format")
 
 
-def schema_of(name: str, type: pa.DataType) -> StoredSchema:
-    """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have."""
-    return StoredSchema(format_module(name).schema_of(type), KINDS[name])
+def schema_of(name: str, type: pa.DataType, *, is_registered: bool = False) -> StoredSchema:
+    """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have.
+
+    A schema that `is_registered` has what later versions need to be compatible.
+    """
+    module = format_module(name)
+    make = getattr(module, "evolving_schema_of", module.schema_of) if is_registered else module.schema_of
+    return StoredSchema(make(type), KINDS[name])
 
 
 def record_name(name: str, schema: Any) -> str | None:

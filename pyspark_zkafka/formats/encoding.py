@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.errors import InvalidRow, SchemaRegistryRefused, listing
 from pyspark_zkafka.formats.codec import (
     KINDS,
     Encoder,
@@ -21,7 +22,7 @@ from pyspark_zkafka.formats.codec import (
     record_name,
     schema_of,
 )
-from pyspark_zkafka.formats.registry import StoredSchema, open_registry
+from pyspark_zkafka.formats.registry import Registry, StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
 
@@ -90,7 +91,10 @@ def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, Stored
     with _naming(column):
         if column.base != "string":
             given = column.schema
-            stored = schema_of(column.base, type) if given is None else StoredSchema(given, KINDS[column.base])
+            if given is None:
+                stored = schema_of(column.base, type, is_registered=column.is_confluent)
+            else:
+                stored = StoredSchema(given, KINDS[column.base])
             schema = parse_schema(column.base, stored, column.message)
             if given is not None and column.is_confluent and column.base == "protobuf":
                 _refuse_descriptor_set(given)
@@ -140,8 +144,33 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
             f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject"
         )
     subject = column.subject_of(topic, record)
+    if column.base == "protobuf" and column.schema is None and formats.auto_register:
+        _refuse_moved_fields(column, schema, registry, subject)
     own = stored or StoredSchema("", KINDS[column.base])
     return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
+
+
+def _refuse_moved_fields(column: ColumnFormat, schema: Any, registry: Registry, subject: str) -> None:
+    """Raise INVALID_SCHEMA if a schema made from a column would move fields: it numbers them by their position.
+
+    Registries compare numbers, not names, and may accept it. Readers would then take the values of one field for another's.
+    """
+    from pyspark_zkafka.formats.protobuf import moved_fields
+
+    try:
+        latest = registry.subject(subject)
+    except SchemaRegistryRefused as error:
+        if error.condition != "UNKNOWN_SUBJECT":
+            raise
+        return
+    if latest.kind != KINDS[column.base]:
+        return
+    before: Any = parse_schema(column.base, latest, column.message)
+    if moved := moved_fields(schema, before):
+        raise INVALID_SCHEMA(
+            f"The schema made from the column {column.column} has other field numbers than the latest version of subject "
+            f"{subject}: {listing(moved)}. Add new columns at the end and keep the others, or set {column.column}.schema"
+        )
 
 
 def _naming(column: ColumnFormat) -> AbstractContextManager[None]:

@@ -354,6 +354,24 @@ def schema_of(type: pa.DataType) -> str:
     return "\n".join(['syntax = "proto3";', *(f'import "google/protobuf/{file}.proto";' for file in files), text])
 
 
+def moved_fields(schema: ProtobufSchema, before: ProtobufSchema) -> list[str]:
+    """Return the fields whose name or number belongs to another field in an earlier schema, such as ``st.x = 2``."""
+    found: list[str] = []
+
+    def compare(now: Any, old: Any, path: str) -> None:
+        for number, field in now.fields_by_number.items():
+            inner, other = inner_path(path, field.name), old.fields_by_number.get(number)
+            if other is None and field.name not in old.fields_by_name:
+                continue
+            if other is None or other.name != field.name:
+                found.append(f"{inner} = {number}")
+            elif field.message_type is not None and other.message_type is not None:
+                compare(field.message_type, other.message_type, inner)
+
+    compare(_message_class(schema).DESCRIPTOR, _message_class(before).DESCRIPTOR, "")
+    return found
+
+
 def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) -> list[str]:
     """Return the lines of a message, with the messages of its structs inside."""
     nested: list[str] = []

@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.avro import parse, schema_of
+from pyspark_zkafka.formats.avro_types import evolving_schema_of
 from tests.support.avro_schemas import record
 
 
@@ -135,6 +136,22 @@ def test_schema_of_a_column() -> None:
     assert made["fields"][0] == {"name": "a", "type": [fixed | {"namespace": "topLevelRecord.a"}, "null"]}
     assert made["fields"][1]["type"]["fields"][0]["type"][0] == fixed | {"namespace": "topLevelRecord.b.a"}
     assert json.loads(schema_of(pa.string())) == "string"
+
+
+def test_schema_of_a_column_for_a_registry() -> None:
+    """Nullable fields have null as their default, at any depth; elements and values are not fields."""
+    inner = pa.struct([("x", pa.int64()), pa.field("y", pa.int32(), False)])
+    made = json.loads(
+        evolving_schema_of(pa.struct([("s", inner), ("l", pa.list_(inner)), ("m", pa.map_(pa.string(), inner))]))
+    )
+    x = {"name": "x", "type": ["null", "long"], "default": None}
+    y = {"name": "y", "type": "int"}
+    record, items, values = (column["type"][1] for column in made["fields"])
+    assert [column["default"] for column in made["fields"]] == [None] * 3
+    assert record["fields"] == [x, y]
+    assert [member["fields"] for member in (items["items"][0], values["values"][0])] == [[x, y]] * 2
+    assert items["items"][1] == values["values"][1] == "null"
+    parse(json.dumps(made))
 
 
 def test_column_without_schema() -> None:

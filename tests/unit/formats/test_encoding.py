@@ -246,6 +246,38 @@ def test_ddl_is_registered_as_a_json_schema(monkeypatch: pytest.MonkeyPatch) -> 
     assert given == {"type": "object"}
 
 
+@pytest.mark.parametrize(
+    ("columns", "moved"),
+    [
+        ("ab", None), ("abc", None), ("b", "b = 1"), ("ba", "b = 1, a = 2"), ("acb", "c = 2, b = 3"), ("a", None),
+    ],
+)  # fmt: skip
+def test_fields_that_would_move(monkeypatch: pytest.MonkeyPatch, columns: str, moved: str | None) -> None:
+    """A Protobuf schema made from a column keeps the numbers of the latest version, or the write is refused."""
+    subjects = Subjects()
+    latest = 'syntax = "proto3"; message M { optional int64 a = 1; optional S b = 2; message S { int64 x = 1; } }'
+    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
+    monkeypatch.setattr(subjects, "subject", lambda subject, version=None: StoredSchema(latest, "PROTOBUF", id=1))
+    kinds = {"a": pa.int64(), "b": pa.struct([("x", pa.int64())]), "c": pa.string()}
+    frame = pa.schema([("value", pa.struct([(name, kinds[name]) for name in columns]))])
+    options = {"value.format": "protobuf-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
+    refused = pytest.raises(OptionError, match=rf"latest version of subject t-value: {moved}\. Add new columns at the end")
+    with refused if moved else nullcontext():
+        plan_encoding(parse_write({**WRITE, **options}), frame)
+    assert len(subjects.requests) == (0 if moved else 1)
+    plan_encoding(parse_write({**WRITE, **options, "auto.register.schemas": "false"}), frame)
+
+
+def test_moved_fields_of_structs() -> None:
+    """Fields of structs may not move either."""
+    before, now = (
+        protobuf.parse(f'syntax = "proto3"; message M {{ S s = 1; message S {{ int64 x = {x}; int64 y = {y}; }} }}')
+        for x, y in ((1, 2), (2, 3))
+    )
+    assert protobuf.moved_fields(now, before) == ["s.x = 2", "s.y = 3"]
+    assert protobuf.moved_fields(before, before) == []
+
+
 def test_descriptors_are_registered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The descriptor of a file is registered as it is, and a set, which registries misread, is refused."""
     subjects = Subjects()
