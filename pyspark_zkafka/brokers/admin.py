@@ -17,7 +17,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResult
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient, shared_properties
-from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES, from_kafka, leaders_without_answer
+from pyspark_zkafka.brokers.librdkafka_errors import (
+    REFUSED_FOR_S,
+    UNKNOWN_TOPIC_CODES,
+    from_kafka,
+    leaders_without_answer,
+)
 from pyspark_zkafka.brokers.log_lookups import (
     DEFAULT_SIZES,
     LookupSizes,
@@ -264,13 +269,17 @@ class KafkaAdmin(AdminRequests):
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         began, first_s = time.monotonic(), min(PATIENCE_S, timeout_s)
         found, failed = self._ask_leaders(positions, min(INTRODUCTION_S, first_s), first_s, epochs)
-        # A broker may have refused the first metadata request, and another one accepts the second.
-        passing = {tp for tp, error in failed.items() if may_succeed_later(error) or tp.topic not in self._learned}
+        unasked = {tp for tp in failed if tp.topic not in self._learned}
+        passing = {tp for tp, error in failed.items() if may_succeed_later(error)}
         self.refresh_metadata({tp.topic for tp in passing})
         left_s = timeout_s - (time.monotonic() - began)
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
+        again |= {tp for tp in unasked if tp.topic in self._learned}
         again_s = max(left_s, first_s)
-        found_now, failed_now = self._ask_leaders({tp: positions[tp] for tp in again}, again_s, again_s, epochs)
+        # If a broker has refused the login, another one may accept it.
+        warm_up_s = min(REFUSED_FOR_S, again_s) if unasked - passing else again_s
+        again |= unasked - passing
+        found_now, failed_now = self._ask_leaders({tp: positions[tp] for tp in again}, warm_up_s, again_s, epochs)
         failed = {tp: error for tp, error in failed.items() if tp not in again} | failed_now
         return found | found_now, self._name_refusal(failed)
 

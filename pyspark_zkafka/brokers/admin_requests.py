@@ -107,24 +107,22 @@ class AdminRequests:
         forget all brokers. Sometimes it never returns to the bootstrap servers, as a new client does. A client without
         brokers is therefore replaced, also after the last attempt: then the next request has a new client.
 
-        librdkafka reports nothing while it waits for an answer: each attempt is longer than the last. A connected broker
-        without an answer for five seconds may be slow. The next attempt has the rest of the time and its own connection,
-        because brokers answer the requests of a connection one after the other. With Kerberos, a client connects only after
-        it has run kinit, and a new one would run it again.
+        librdkafka reports nothing during an attempt, so there are several, each longer than the last. A connected broker
+        that does not answer the first one may be slow: the second one lasts until five seconds have passed, and the third
+        one has the rest of the time and its own connection, because brokers answer the requests of a connection one after
+        the other. With Kerberos, a client connects only after it has run kinit, and a new one would run it again.
         """
         # A short time-out is not divided: a slow broker would answer none of its attempts in time.
-        began, is_undivided = time.monotonic(), timeout_s <= PATIENCE_S
+        began, attempt_s = time.monotonic(), timeout_s if timeout_s <= PATIENCE_S else _FIRST_ATTEMPT_S
         timeout_s = min(timeout_s, self._timeout_s)
         while True:
-            waited_s = time.monotonic() - began
-            left_s = max(timeout_s - waited_s, _LOOK_S)
-            attempt_s = left_s if is_undivided else min(max(_FIRST_ATTEMPT_S, waited_s / 2), left_s)
+            attempt_s = min(attempt_s, max(timeout_s - (time.monotonic() - began), _LOOK_S))
             try:
                 found = self._admin().list_topics(*topic, timeout=attempt_s)
             except KafkaException as failed:
                 error = failed
-                # A connected broker without an answer is a time-out instead.
-                has_forgotten = failed.args[0].code() == KafkaError._TRANSPORT and self._reports.is_answered
+                is_known = self._reports.is_answered and (attempt_s > _FORGOTTEN_AFTER_S or not self._is_kerberos)
+                has_forgotten = is_known and failed.args[0].code() == KafkaError._TRANSPORT
             else:
                 if found.brokers:
                     self._reports.answered()
@@ -140,12 +138,15 @@ class AdminRequests:
             final = self._reported("requesting metadata", waited_s) if code in _PASSING_CODES else None
             if final is None and (code not in _PASSING_CODES or waited_s >= timeout_s):
                 final = self._error(error, "requesting metadata")
-            is_undivided = code == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
-            is_stuck = is_undivided or (attempt_s > _FORGOTTEN_AFTER_S and not self._is_kerberos)
-            if has_forgotten or (final is None and is_stuck):
+            is_connected = code == KafkaError._TIMED_OUT
+            if has_forgotten or (final is None and is_connected and waited_s >= PATIENCE_S):
                 self._replace_client()
             if final is not None:
                 raise final from error
+            if is_connected:
+                attempt_s = PATIENCE_S - waited_s if waited_s < PATIENCE_S else timeout_s
+            else:
+                attempt_s = max(_FIRST_ATTEMPT_S, waited_s / 2)
 
     def _reported(self, doing: str, waited_s: float) -> ZKafkaError | None:
         """The error that librdkafka reports during a wait: a refusal after two seconds, unreachable brokers after five.
