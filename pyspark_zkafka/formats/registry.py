@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ _PATIENCE_S = 30.0
 _REQUEST_TIMEOUT_S = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
 _UNKNOWN_FOR_S, _PROPAGATION_S = 30.0, 1.0
-_MANY_UNKNOWN = 1000
+_MANY_UNKNOWN, _MOST_WAITS = 1000, 3
 _MOST_REGISTRIES = 32
 _HTTP_NOT_FOUND, _HTTP_CONFLICT = 404, 409
 _MOST_ID = 2**31 - 1
@@ -74,7 +75,7 @@ class Registry:
     """Requests to a registry. Schemas of ids are cached for ever, and unknown ids for 30 seconds.
 
     Before an id counts as unknown, it is requested again: this node may not have a schema that a producer has registered
-    at another one a moment ago. This costs a second, at most once in 30 seconds.
+    at another one a moment ago. This costs a second, at most three times in 30 seconds.
 
     Requests are repeated for about 30 seconds while the registry cannot be reached.
 
@@ -90,7 +91,7 @@ class Registry:
         self._timing = timing or Timing()
         self._by_id: dict[tuple[int | str, str], StoredSchema] = {}
         self._unknown: dict[tuple[int | str, str], tuple[float, str]] = {}
-        self._patient_at = 0.0
+        self._waits: deque[float] = deque(maxlen=_MOST_WAITS)
 
     def schema(self, key: int | str, context: str = "") -> StoredSchema:
         """Return the schema of an id in a context such as ``:.staging:``, or of a GUID. Raises UnknownSchema."""
@@ -107,9 +108,10 @@ class Registry:
         of_context = (context,) if context and isinstance(key, int) else ()
         request = partial(self._ask, what, method, key, *of_context, is_optional=isinstance(key, str) or key > _MOST_ID)
         schema = request()
-        if schema is None and self._timing.clock() >= self._patient_at:
+        now = self._timing.clock()
+        if schema is None and (len(self._waits) < _MOST_WAITS or now - self._waits[0] >= _UNKNOWN_FOR_S):
+            self._waits.append(now)
             self._timing.sleep(_PROPAGATION_S)
-            self._patient_at = self._timing.clock() + _UNKNOWN_FOR_S
             schema = request()
         if schema is None:
             reason, now = f"the registry has no {what}", self._timing.clock()

@@ -119,14 +119,15 @@ class TestSchemasOfIds:
         assert found.schema(7).text == "x"
 
     def test_propagation(self) -> None:
-        """A schema that a registry receives within a second is not unknown; other ids do not wait for 30 seconds."""
-        found, client, clock = registry(UNKNOWN, Schema("x"), UNKNOWN)
-        assert found.schema(7).text == "x"
-        assert clock.now == 101
-        for _ in range(9):
-            with pytest.raises(UnknownSchema):
-                found.schema(8)
-        assert (len(client.requests), clock.now) == (3, 101)
+        """A schema that a registry receives within a second is not unknown. Many unknown ids wait three times in all."""
+        found, client, clock = registry(UNKNOWN, Schema("x"), UNKNOWN, Schema("y"), UNKNOWN)
+        assert (found.schema(6).text, found.schema(7).text) == ("x", "y")
+        assert clock.now == 102
+        for _ in range(2):
+            for unknown in range(10, 15):
+                with pytest.raises(UnknownSchema):
+                    found.schema(unknown)
+        assert (len(client.requests), clock.now) == (4 + 6, 103)
 
     def test_many_unknown(self) -> None:
         """Unknown ids are forgotten once they may be requested again."""
