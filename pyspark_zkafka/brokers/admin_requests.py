@@ -47,8 +47,6 @@ class AdminRequests:
         self._config = {**shared, "bootstrap.servers": bootstrap_servers}
         self._servers = bootstrap_servers
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
-        is_sasl = str(properties.get("security.protocol", "")).startswith("SASL")
-        self._is_kerberos = is_sasl and properties.get("sasl.mechanism", "GSSAPI") == "GSSAPI"
         self._clients = ExitStack()
         self._client: AdminClient | None = None
         self._learned: set[str] = set()  # topics whose metadata this client has requested and received
@@ -110,7 +108,7 @@ class AdminRequests:
         librdkafka reports nothing during an attempt, so there are several, each longer than the last. A connected broker
         that does not answer the first one may be slow: the second one lasts until five seconds have passed, and the third
         one has the rest of the time and its own connection, because brokers answer the requests of a connection one after
-        the other. With Kerberos, a client connects only after it has run kinit, and a new one would run it again.
+        the other. A client is replaced seldom: the new one must connect and log in again, and run kinit for Kerberos.
         """
         # A short time-out is not divided: a slow broker would answer none of its attempts in time.
         began, attempt_s = time.monotonic(), timeout_s if timeout_s <= PATIENCE_S else _FIRST_ATTEMPT_S
@@ -121,8 +119,10 @@ class AdminRequests:
                 found = self._admin().list_topics(*topic, timeout=attempt_s)
             except KafkaException as failed:
                 error = failed
-                is_known = self._reports.is_answered and (attempt_s > _FORGOTTEN_AFTER_S or not self._is_kerberos)
-                has_forgotten = is_known and failed.args[0].code() == KafkaError._TRANSPORT
+                # A client that has lost its connections may need a second or two for new ones.
+                is_patient = attempt_s > min(_FORGOTTEN_AFTER_S, self._timeout_s / 2)
+                is_down = failed.args[0].code() == KafkaError._TRANSPORT
+                has_forgotten = is_down and is_patient and self._reports.is_answered
             else:
                 if found.brokers:
                     self._reports.answered()
@@ -139,8 +139,11 @@ class AdminRequests:
             if final is None and (code not in _PASSING_CODES or waited_s >= timeout_s):
                 final = self._error(error, "requesting metadata")
             is_connected = code == KafkaError._TIMED_OUT
-            if has_forgotten or (final is None and is_connected and waited_s >= PATIENCE_S):
-                self._replace_client()
+            if has_forgotten or (is_connected and waited_s >= PATIENCE_S):
+                try:
+                    self._replace_client()
+                except ZKafkaError as no_client:
+                    _log.info("The client without an answer stays: %s", no_client)
             if final is not None:
                 raise final from error
             if is_connected:

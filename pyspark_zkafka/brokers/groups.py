@@ -298,7 +298,6 @@ class GroupAdmin(KafkaAdmin):
         super()._begin_request()
         if self._reports.has_lost:
             self._replace_client()
-            self._reports.has_lost = False
 
     def group_names(self) -> list[str]:
         """The names of all groups, sorted. Blocks for a request to each broker."""

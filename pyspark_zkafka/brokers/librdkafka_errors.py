@@ -151,9 +151,9 @@ class ErrorReports:
             self._refusal = error
 
     def renew(self) -> None:
-        """Start with a new client, which no broker has answered or refused."""
-        self.is_answered = False
-        self._refusal = None
+        """Start with a new client: no broker has answered or refused it, and it has lost no connection."""
+        self.is_answered = self.has_lost = self._all_down = False
+        self._refusal = self._cause = None
 
     def begin(self) -> None:
         """Start a request: forget earlier refusals, unless no broker has ever answered.

@@ -59,7 +59,7 @@ def test_metadata_is_requested_first(servers: str, monkeypatch: pytest.MonkeyPat
 
     def metadata(self: KafkaAdmin, *topic: str, timeout_s: float) -> None:
         requested.extend(topic or sorted(topics)[1:])
-        self._learned.update(topic)
+        self._learned.update(topic or topics)
 
     def describe(self: KafkaAdmin, client: object, topics: Sequence[str], timeout_s: float) -> dict[str, object]:
         if not has_controller:
@@ -197,6 +197,9 @@ def test_bulk_lookups_after_a_failure(servers: str, monkeypatch: pytest.MonkeyPa
         assert admin.list_offsets(positions) == {T0: 5, T1: 5}
         assert admin._lookup is None
         monkeypatch.undo()
+        assert admin.list_offsets(positions) == {T0: 5, T1: 5}
+        assert admin._lookup is None
+        admin._bulk_after = 0.0  # a minute has passed
         assert admin.list_offsets(positions) == {T0: 5, T1: 5}
         assert admin._lookup not in (None, used)
         admin._close_lookup()
