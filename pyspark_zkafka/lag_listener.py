@@ -85,13 +85,15 @@ class LagListener(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Report the lag of each ``zkafka`` source of the query."""
-        for lag in self._lags(event.progress):
+        """Report the lag of each ``zkafka`` source of the query. If the callback raises, all sources are counted first."""
+        lags = list(self._lags(event.progress))
+        for lag in lags:
             if self._logs:
                 _log.info("%s", log_line(lag))
             if self._metrics is not None:
                 self._metrics.update(lag)
-            if self._callback is not None:
+        if self._callback is not None:
+            for lag in lags:
                 self._callback(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:

@@ -325,7 +325,8 @@ TABLE: tuple[Option, ...] = (
         choice("auto", "zookeeper", "kafka", "none"),
         STREAM,
         "Who coordinates the group that a stream with group.id joins. auto: ZooKeeper if zookeeper.connect is set and the "
-        "cluster has not migrated to KRaft, else Kafka; none: join no group, read all partitions and only commit.",
+        "cluster has not migrated to KRaft, else Kafka; none: join no group, read all partitions and only commit: then no "
+        "other query, and no other load() of this one, may have the same group.id.",
         "auto",
     ),
     Option(

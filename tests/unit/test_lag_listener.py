@@ -52,6 +52,20 @@ def test_each_source_of_the_package_is_reported() -> None:
     ]
 
 
+def test_a_callback_that_fails() -> None:
+    """If the callback raises, the counts of all sources are kept."""
+    registry = CollectorRegistry()
+
+    def fail(lag: QueryLag) -> None:
+        raise ConnectionError(lag.source)
+
+    listener = LagListener(fail, registry=registry)
+    with pytest.raises(ConnectionError, match="0"):
+        listener.onQueryProgress(progress(source(5, 15), OTHER, source(7, 8)))
+    samples = [s for metric in registry.collect() for s in metric.samples if s.name == "zkafka_query_records_total"]
+    assert {sample.labels["source"] for sample in samples} == {"0", "2"}
+
+
 def test_a_query_without_a_name_goes_by_its_id() -> None:
     """A query without a name is reported by its id."""
     lags: list[QueryLag] = []
