@@ -17,11 +17,11 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long, how many and up to which age idle clients are kept."""
+    """How long, how many and up to which age idle clients are kept. A new client reads certificates again."""
 
     max_idle_s: float = 10.0
     most: int = 8
-    max_age_s: float = math.inf
+    max_age_s: float = 600.0
 
 
 _KEEP = Keep()

@@ -35,8 +35,6 @@ P = TypeVar("P")
 _FETCH_SIZE = "max.partition.fetch.bytes"
 _MOST_FETCH_BYTES = 8 * 1024 * 1024
 _REFUSED_FOR_S = 600.0
-_CONSUMER_AGE_S = 600.0
-"""The maximum age of a kept consumer: a new one reads certificates of authorities again."""
 _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
@@ -56,7 +54,7 @@ def _is_native(connection: ConnectionOptions) -> bool:
 
 
 _clients: ClientPool[Any] = ClientPool()
-_CONSUMER, _PRODUCER = Keep(max_age_s=_CONSUMER_AGE_S), Keep(max_age_s=_PRODUCER_AGE_S)
+_PRODUCER = Keep(max_age_s=_PRODUCER_AGE_S)
 # Kept for longer than others: the next micro-batch may begin a minute later, and a new producer costs more.
 _TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 # The times of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.
@@ -141,7 +139,7 @@ def _lease_direct(
     key = DirectClient, configuration(properties), most
     try:
         client: DirectClient = opened.enter_context(
-            _clients.lease(key, lambda: DirectClient(settings_of(properties), most_fetch_bytes=most), _CONSUMER)
+            _clients.lease(key, lambda: DirectClient(settings_of(properties), most_fetch_bytes=most))
         )
         return client
     except Unsupported as why:
@@ -176,7 +174,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
     has_identity = split.topic_id is not None or split.czxid is not None
     key = MessageClient, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
     with (
-        _clients.lease(key if has_identity else None, lambda: MessageClient(properties), _CONSUMER) as client,
+        _clients.lease(key if has_identity else None, lambda: MessageClient(properties)) as client,
         MessageConsumer(client, split.partition, schema) as consumer,
     ):
         yield consumer

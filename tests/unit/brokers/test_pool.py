@@ -146,7 +146,7 @@ def test_a_client_in_use_is_not_closed(pool: ClientPool[Client], time: Time) -> 
     """A client in use is not closed, however long it is used."""
     use(pool)
     with pool.lease("a", Client) as client:
-        time.pass_to(1000)
+        time.pass_to(600)
         assert client.state == "open"
     assert use(pool) is client
 
