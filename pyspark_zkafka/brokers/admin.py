@@ -46,7 +46,6 @@ _log = logging.getLogger(__name__)
 
 _UNANSWERED = "BROKERS_UNAVAILABLE"
 _PAUSE_S = 0.1
-_BULK_PAUSE_S = 60.0
 _INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 _REFUSED_TOPIC_CODES = frozenset(
     {
@@ -81,7 +80,6 @@ class KafkaAdmin(AdminRequests):
         self._sizes = sizes
         self._lookup: MessageClient | None = None
         self._all_answered = True
-        self._bulk_after = 0.0
 
     @classmethod
     def of(cls, connection: ConnectionOptions, bootstrap_servers: str | None = None) -> Self:
@@ -250,7 +248,6 @@ class KafkaAdmin(AdminRequests):
         """The ends of thousands of logs, in a third of the time. None if a leader does not answer, or did not last time."""
         if (
             not self._all_answered
-            or time.monotonic() < self._bulk_after
             or len(positions) < self._sizes.bulk
             or not {EARLIEST, LATEST}.issuperset(positions.values())
         ):
@@ -265,7 +262,6 @@ class KafkaAdmin(AdminRequests):
             return None
         if found is None:
             self._close_lookup()  # it may have forgotten all brokers, see `_metadata`
-            self._bulk_after = time.monotonic() + _BULK_PAUSE_S
         return found
 
     def _find_each(
