@@ -349,7 +349,9 @@ def _with_defaults(made: Any) -> Any:
     made |= {key: _with_defaults(made[key]) for key in ("items", "values") if key in made}
     for column in made.get("fields", ()):
         column["type"] = _with_defaults(column["type"])
-        if isinstance(column["type"], list):  # the default belongs to the first type
+        if column["type"] == "null":
+            column["default"] = None
+        elif isinstance(column["type"], list):  # the default belongs to the first type
             column |= {"type": column["type"][::-1], "default": None}
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow, SchemaRegistryRefused, listing
+from pyspark_zkafka.errors import InvalidRow, OptionError, SchemaRegistryRefused, listing
 from pyspark_zkafka.formats.codec import (
     KINDS,
     Encoder,
@@ -144,9 +144,14 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
             f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject"
         )
     subject = column.subject_of(topic, record)
-    if column.base == "protobuf" and column.schema is None and formats.auto_register:
-        _refuse_moved_fields(column, schema, registry, subject)
     own = stored or StoredSchema("", KINDS[column.base])
+    if column.base == "protobuf" and column.schema is None and formats.auto_register:
+        try:
+            return WriterSchema(schema, registry.register(subject, own, auto=False, normalize=formats.normalize))
+        except SchemaRegistryRefused as error:
+            if error.condition != "UNKNOWN_SUBJECT":
+                raise
+        _refuse_moved_fields(column, schema, registry, subject)
     return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
 
 
@@ -165,10 +170,13 @@ def _refuse_moved_fields(column: ColumnFormat, schema: Any, registry: Registry, 
         return
     if latest.kind != KINDS[column.base]:
         return
-    before: Any = parse_schema(column.base, latest, column.message)
+    with named_errors(f"The latest version of subject {subject} cannot be used"):
+        before: Any = parse_schema(column.base, latest)
+        with suppress(OptionError):  # it may have several messages
+            before = parse_schema(column.base, latest, schema.message)
     if moved := moved_fields(schema, before):
         raise INVALID_SCHEMA(
-            f"The schema made from the column {column.column} has other field numbers than the latest version of subject "
+            f"The schema made from the column {column.column} would change fields of the latest version of subject "
             f"{subject}: {listing(moved)}. Add new columns at the end and keep the others, or set {column.column}.schema"
         )
 

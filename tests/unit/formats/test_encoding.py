@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from pyspark_zkafka.conditions import UNKNOWN_SUBJECT
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats import encoding, protobuf
 from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
@@ -29,12 +30,16 @@ FRAME = pa.schema([("key", pa.string()), ("value", STRUCT), ("topic", pa.string(
 class Subjects:
     """A registry that records the requests, and counts ids from 1."""
 
+    unknown = False  # whether schemas must be registered before they are looked up
+
     def __init__(self) -> None:
         self.requests: list[tuple[Any, ...]] = []
 
     def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
         """Return the number of the request."""
         self.requests.append((subject, schema.text, schema.kind, auto, normalize))
+        if self.unknown and not auto:
+            raise UNKNOWN_SUBJECT(subject)
         return len(self.requests)
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
@@ -255,17 +260,20 @@ def test_ddl_is_registered_as_a_json_schema(monkeypatch: pytest.MonkeyPatch) -> 
 def test_fields_that_would_move(monkeypatch: pytest.MonkeyPatch, columns: str, moved: str | None) -> None:
     """A Protobuf schema made from a column keeps the numbers of the latest version, or the write is refused."""
     subjects = Subjects()
-    latest = 'syntax = "proto3"; message M { optional int64 a = 1; optional S b = 2; message S { int64 x = 1; } }'
+    latest = """syntax = "proto3"; message O { string b = 1; }
+        message topLevelRecord { optional int64 a = 1; optional S b = 2; message S { int64 x = 1; } }"""
     monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
     monkeypatch.setattr(subjects, "subject", lambda subject, version=None: StoredSchema(latest, "PROTOBUF", id=1))
+    monkeypatch.setattr(subjects, "unknown", True)
     kinds = {"a": pa.int64(), "b": pa.struct([("x", pa.int64())]), "c": pa.string()}
     frame = pa.schema([("value", pa.struct([(name, kinds[name]) for name in columns]))])
     options = {"value.format": "protobuf-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
     refused = pytest.raises(OptionError, match=rf"latest version of subject t-value: {moved}\. Add new columns at the end")
     with refused if moved else nullcontext():
         plan_encoding(parse_write({**WRITE, **options}), frame)
-    assert len(subjects.requests) == (0 if moved else 1)
-    plan_encoding(parse_write({**WRITE, **options, "auto.register.schemas": "false"}), frame)
+    assert [request[3] for request in subjects.requests] == ([False] if moved else [False, True])
+    monkeypatch.setattr(subjects, "unknown", False)  # another version than the latest
+    plan_encoding(parse_write({**WRITE, **options}), frame)
 
 
 def test_moved_fields_of_structs() -> None:
