@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,8 @@ from pyspark_zkafka.formats.codec import (
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
+
+T = TypeVar("T")
 
 _MOST_DEPTH = 63
 """The maximum depth of a column. Arrow reads at most 64 levels, and the row itself is one level."""
@@ -96,31 +98,27 @@ def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, Stored
             else:
                 stored = StoredSchema(given, KINDS[column.base])
             schema = parse_schema(column.base, stored, column.message)
-            if given is not None and column.is_confluent and column.base == "protobuf":
-                _refuse_descriptor_set(given)
             if given is None and column.base == "json":
                 schema = replace(schema, own=type)  # type: ignore[type-var]
-            if given is not None and column.is_confluent and column.base == "json":
-                stored = _as_json_schema(stored)
+            if given is not None and column.is_confluent:
+                stored = _registrable(column.base, stored)
         schema.encoder(type)
     return schema, stored
 
 
-def _as_json_schema(stored: StoredSchema) -> StoredSchema:
-    """Return the JSON Schema to register: registries do not know Spark's DDL."""
+def _registrable(name: str, given: StoredSchema) -> StoredSchema:
+    """Return a schema in a form that registries know: JSON Schema for Spark's DDL. Refuses a descriptor set."""
     from pyspark_zkafka.formats.json_types import is_json_schema, spark_type
-
-    return stored if is_json_schema(stored.text) else schema_of("json", spark_type(stored.text))
-
-
-def _refuse_descriptor_set(schema: str) -> None:
     from pyspark_zkafka.formats.protobuf import is_descriptor_set
 
-    if is_descriptor_set(schema):
+    if name == "json" and not is_json_schema(given.text):
+        return schema_of(name, spark_type(given.text))
+    if name == "protobuf" and is_descriptor_set(given.text):
         raise INVALID_SCHEMA(
             "A descriptor set cannot be registered; write .proto text or the descriptor of one file, or leave the schema "
             "out and set use.latest.version=true"
         )
+    return given
 
 
 def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> WriterSchema:
@@ -146,11 +144,9 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
     subject = column.subject_of(topic, record)
     own = stored or StoredSchema("", KINDS[column.base])
     if column.base == "protobuf" and column.schema is None and formats.auto_register:
-        try:
-            return WriterSchema(schema, registry.register(subject, own, auto=False, normalize=formats.normalize))
-        except SchemaRegistryRefused as error:
-            if error.condition != "UNKNOWN_SUBJECT":
-                raise
+        known = _if_known(lambda: registry.register(subject, own, auto=False, normalize=formats.normalize))
+        if known is not None:
+            return WriterSchema(schema, known)
         _refuse_moved_fields(column, schema, registry, subject)
     return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
 
@@ -162,13 +158,8 @@ def _refuse_moved_fields(column: ColumnFormat, schema: Any, registry: Registry, 
     """
     from pyspark_zkafka.formats.protobuf import moved_fields
 
-    try:
-        latest = registry.subject(subject)
-    except SchemaRegistryRefused as error:
-        if error.condition != "UNKNOWN_SUBJECT":
-            raise
-        return
-    if latest.kind != KINDS[column.base]:
+    latest = _if_known(lambda: registry.subject(subject))
+    if latest is None or latest.kind != KINDS[column.base]:
         return
     with named_errors(f"The latest version of subject {subject} cannot be used"):
         before: Any = parse_schema(column.base, latest)
@@ -179,6 +170,16 @@ def _refuse_moved_fields(column: ColumnFormat, schema: Any, registry: Registry, 
             f"The schema made from the column {column.column} would change fields of the latest version of subject "
             f"{subject}: {listing(moved)}. Add new columns at the end and keep the others, or set {column.column}.schema"
         )
+
+
+def _if_known(ask: Callable[[], T]) -> T | None:
+    """Return the registry's answer; None if it does not know the subject, or the schema under it."""
+    try:
+        return ask()
+    except SchemaRegistryRefused as error:
+        if error.condition != "UNKNOWN_SUBJECT":
+            raise
+    return None
 
 
 def _naming(column: ColumnFormat) -> AbstractContextManager[None]:

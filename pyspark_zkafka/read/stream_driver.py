@@ -451,11 +451,9 @@ def commit_positions(
     if new := warnings.due("moved", sorted(moved)):
         _log.warning(
             "Another client has moved the group's offsets ahead of this query: %s. The query continues at the group's "
-            "offsets when it restarts or is assigned the partitions again%s",
+            "offsets when it restarts or is assigned the partitions again. With groupMembership=none, a query needs a "
+            "group.id of its own",
             listing(f"{tp} to {moved[tp]} (this query is at {state.assigned[tp].position})" for tp in new),
-            ""
-            if member is not None
-            else ". If the client is a query with groupMembership=none, give each its own group.id",
         )
     return committed
 
