@@ -231,34 +231,26 @@ def _offsets(form: str) -> Kind:
     return Kind(form, read)
 
 
-def _read_offsets_to_commit(option: str, text: str) -> dict[TopicPartition, int]:
+def _read_numbers(option: str, text: str, form: str) -> dict[TopicPartition, int]:
+    """Read a number of 0 or more for each partition."""
     found: dict[TopicPartition, int] = {}
-    for topic, given in _json_object(option, text, _COMMIT_FORM).items():
-        found |= _by_partition(option, topic, given, _COMMIT_FORM)
+    for topic, given in _json_object(option, text, form).items():
+        found |= _by_partition(option, topic, given, form)
     if min(found.values()) < 0:
-        raise _malformed(option, text, _COMMIT_FORM)
+        raise _malformed(option, text, form)
     return found
 
 
 def _read_timestamps(option: str, text: str) -> OffsetSpec:
-    by_partition: dict[TopicPartition, NamedPosition] = {}
-    for topic, given in _json_object(option, text, _TIMESTAMPS_FORM).items():
-        for partition, timestamp_ms in _by_partition(option, topic, given, _TIMESTAMPS_FORM).items():
-            if timestamp_ms < 0:
-                raise _malformed(option, text, _TIMESTAMPS_FORM)
-            by_partition[partition] = AtTimestamp(timestamp_ms)
-    return OffsetSpec(option, by_partition=by_partition)
+    found = _read_numbers(option, text, _TIMESTAMPS_FORM)
+    return OffsetSpec(option, by_partition={tp: AtTimestamp(ms) for tp, ms in found.items()})
 
 
 Word = TypeVar("Word")
 
 
-def _no_words(_: str) -> None:
-    return None
-
-
 def _by_partition(
-    option: str, topic: str, given: object, form: str, word: Callable[[str], Word | None] = _no_words
+    option: str, topic: str, given: object, form: str, word: Callable[[str], Word | None] = lambda _: None
 ) -> dict[TopicPartition, int | Word]:
     """Read the positions of a topic's partitions, from ``{"0": 23}``. `word` reads a text; it returns None to refuse it."""
     found: dict[TopicPartition, int | Word] = {}
@@ -339,7 +331,7 @@ EXCEPT_PATTERN = Kind("regular expression", lambda _, text: SubscribeExcept(_rea
 PARTITIONS = Kind('JSON {"topic": [0, 1]}', _read_assignment)
 STARTING_OFFSETS = _offsets(_STARTS)
 ENDING_OFFSETS = _offsets(_ENDS)
-OFFSETS_TO_COMMIT = Kind('JSON {"topic": {"0": 23}}', _read_offsets_to_commit)
+OFFSETS_TO_COMMIT = Kind('JSON {"topic": {"0": 23}}', lambda option, text: _read_numbers(option, text, _COMMIT_FORM))
 TIMESTAMP = Kind(
     "ms since the epoch, ISO 8601, or 10 minutes ago", lambda option, text: OffsetSpec(option, everywhere=parse_time(text))
 )
