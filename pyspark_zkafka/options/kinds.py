@@ -48,9 +48,9 @@ def integer(at_least: int, unit: str = "", at_most: int = 2**63 - 1) -> Kind:
 
 
 def choice(*words: str, form: str = "", **values: Any) -> Kind:
-    """A case-insensitive choice of words. Each of `words` is its own value; `values` maps further words to values."""
-    known = dict(zip(words, words, strict=True)) | values
-    form = form or " or ".join(known)
+    """A case-insensitive choice of words. Each of `words` is its own value; `values` maps words in lower case to values."""
+    known = {word.lower(): word for word in words} | values
+    form = form or " or ".join((*words, *values))
 
     def read(_: str, value: str) -> Any:
         if value.lower() not in known:
@@ -305,18 +305,10 @@ SUBJECT_STRATEGY = choice(
     recordnamestrategy="record",
     topicrecordnamestrategy="topic-record",
 )
-PARSE_MODE = choice(
-    form="FAILFAST, PERMISSIVE or DROPMALFORMED",
-    failfast="FAILFAST",
-    permissive="PERMISSIVE",
-    dropmalformed="DROPMALFORMED",
-)
-CREDENTIALS_SOURCE = choice(form="USER_INFO or URL", user_info="USER_INFO", url="URL")
+PARSE_MODE = choice("FAILFAST", "PERMISSIVE", "DROPMALFORMED", form="FAILFAST, PERMISSIVE or DROPMALFORMED")
+CREDENTIALS_SOURCE = choice("USER_INFO", "URL")
 TOKEN_SOURCE = choice(
-    form="STATIC_TOKEN, OAUTHBEARER or OAUTHBEARER_AZURE_IMDS",
-    static_token="STATIC_TOKEN",
-    oauthbearer="OAUTHBEARER",
-    oauthbearer_azure_imds="OAUTHBEARER_AZURE_IMDS",
+    "STATIC_TOKEN", "OAUTHBEARER", "OAUTHBEARER_AZURE_IMDS", form="STATIC_TOKEN, OAUTHBEARER or OAUTHBEARER_AZURE_IMDS"
 )
 DURATION = Kind("duration, e.g. 15m", lambda _, text: parse_duration_ms(text))
 ID_PART = Kind("letters, digits, '.', '_' and '-'", _read_id_part)
