@@ -85,11 +85,9 @@ def _column(given: OptionParser, column: str) -> ColumnFormat | None:
         not given.has(f"{column}.schema") and name in ("avro", "protobuf") and given.scope != "write",
         f"{shown} needs {column}.schema",
     )
-    given.problems.extend(
-        f"{column}.{option} concerns a schema registry, and has no effect with {shown}; leave it out"
-        for option in _OF_SUBJECTS
-        if given.has(f"{column}.{option}") and not found.is_confluent
-    )
+    if not found.is_confluent:
+        of_subjects = [f"{column}.{option}" for option in _OF_SUBJECTS]
+        given.refuse_each(of_subjects, f"concerns a schema registry, and has no effect with {shown}; leave it out")
     given.refuse_if(
         given.has(f"{column}.subject") and given.has(f"{column}.subject.name.strategy"),
         f"{column}.subject and {column}.subject.name.strategy exclude each other; set only one",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS, TABLE_WITHOUT_OPTIONS
@@ -94,6 +94,10 @@ class OptionParser:
         """Add a problem if the condition is true."""
         if condition:
             self.problems.append(problem)
+
+    def refuse_each(self, names: Iterable[str], problem: str) -> None:
+        """Add a problem for each of the options that was given; its text follows the name."""
+        self.problems.extend(f"{name} {problem}" for name in names if self.has(name))
 
     def finish(self) -> None:
         """Raise INVALID_OPTIONS with all problems, if there are any."""

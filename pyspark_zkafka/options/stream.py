@@ -115,16 +115,12 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     )
     if read.group is None:
         names = [o.name for o in TABLE if o.scopes == STREAM and o.name.startswith(_MEMBER_OPTIONS)]
-        given.problems.extend(f"{name} needs group.id" for name in names if given.has(name))
+        given.refuse_each(names, "needs group.id")
         return None
     if in_kafka:
         _check_kafka_member(given, options.kafka)
     else:
-        given.problems.extend(
-            f"{name} concerns groups that Kafka coordinates; set groupMembership=kafka"
-            for name in _OF_KAFKA
-            if given.has(name)
-        )
+        given.refuse_each(_OF_KAFKA, "concerns groups that Kafka coordinates; set groupMembership=kafka")
     if options.join:
         given.refuse_if(
             isinstance(read.subscription, Assign),
@@ -136,22 +132,16 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
 
 
 def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions) -> None:
-    given.problems.extend(
-        f"{name} concerns groups in ZooKeeper, and has no effect with groupMembership=kafka"
-        for name in _OF_ZOOKEEPER
-        if given.has(name)
-    )
+    given.refuse_each(_OF_ZOOKEEPER, "concerns groups in ZooKeeper, and has no effect with groupMembership=kafka")
     strategy = given.text(_STRATEGY).lower()
     given.refuse_if(
         bool(strategy) and strategy not in KAFKA_STRATEGIES,
         f"{_STRATEGY} is {strategy}, which Kafka's groups do not have; use one of {', '.join(KAFKA_STRATEGIES)}",
     )
     if options.protocol == "consumer":
-        given.problems.extend(
-            f"{name} has no effect with group.protocol=consumer: the brokers' {decides} decides"
-            for name, decides in _BY_BROKERS.items()
-            if given.has(name)
-        )
+        for name, decides in _BY_BROKERS.items():
+            problem = f"{name} has no effect with group.protocol=consumer: the brokers' {decides} decides"
+            given.refuse_if(given.has(name), problem)
     else:
         given.refuse_if(
             options.session_timeout_ms > options.max_poll_interval_ms,
