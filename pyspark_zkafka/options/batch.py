@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS, OUTPUT_MODE, SAVE_MODE
@@ -57,12 +56,13 @@ _REFUSED_ENDS: dict[object, str] = {
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> ConnectionOptions:
     """Parse the options of a connection, for tools that need no others."""
     given = OptionParser(raw, scope)
-    connection = _connection(given, "producer" if scope == "write" else "consumer")
+    connection = _connection(given)
     given.finish()
     return connection
 
 
-def _connection(given: OptionParser, role: Role) -> ConnectionOptions:
+def _connection(given: OptionParser) -> ConnectionOptions:
+    role: Role = "producer" if given.scope == "write" else "consumer"
     properties = {
         name[len("kafka.") :]: value  # as the user spelled it
         for lower, (name, value) in given.raw.items()
@@ -123,7 +123,6 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
         positions = (spec.everywhere, *spec.by_topic.values(), *spec.by_partition.values())
         given.problems.extend([f"{spec.option} is {refused[p]}" for p in positions if p in refused][:1])
     options = read_options(given, start, view, end)
-    options = replace(options, ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)))
     if view is not None:
         given.refuse_if(
             VIEWS[view].needs_zookeeper and not given.has("zookeeper.connect"),
@@ -143,11 +142,12 @@ def read_options(
     given: OptionParser, start: OffsetSpec, view: str | None = None, end: OffsetSpec | None = None
 ) -> ReadOptions:
     """Parse the options that batch reads and streams share."""
-    connection = _connection(given, "consumer")
-    stores = _stores(given, connection)
+    connection = _connection(given)
+    stores = _stores(given)
+    subscription = _subscription(given, view)
     options = ReadOptions(
         connection=connection,
-        subscription=_subscription(given, view),
+        subscription=subscription,
         start=start,
         end=end or OffsetSpec("endingOffsets", everywhere=LATEST),
         view=view,
@@ -167,9 +167,9 @@ def read_options(
         retry_interval_ms=min(given.value("fetchOffset.retryIntervalMs"), _MOST_MS),
         skip_offline=given.value("offlinePartitions"),
         client_group=given.text("kafka.group.id") or given.value("groupIdPrefix"),
-        formats=None,
+        formats=parse_formats(given, subscription),
+        ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)) if given.scope == "read" else (),
     )
-    options = replace(options, formats=parse_formats(given, options.subscription))
     given.refuse_if(start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id")
     given.refuse_if(
         options.group is not None and "zookeeper" in stores and not given.has("zookeeper.connect"),
@@ -238,7 +238,7 @@ def joins_kafka(given: OptionParser) -> bool:
     return given.scope == "stream" and (named == "kafka" or is_auto)
 
 
-def _stores(given: OptionParser, connection: ConnectionOptions) -> tuple[OffsetStore, ...]:
+def _stores(given: OptionParser) -> tuple[OffsetStore, ...]:
     """Read the stores of the group's offsets from the old consumer's options offsets.storage and dual.commit.enabled."""
     in_kafka = given.value("offsets.storage", joins_kafka(given))
     if joins_kafka(given):
@@ -246,7 +246,7 @@ def _stores(given: OptionParser, connection: ConnectionOptions) -> tuple[OffsetS
         dual = given.value("dual.commit.enabled", False)
         given.refuse_if(dual, "a member of a group in Kafka commits there alone; set dual.commit.enabled=false")
         return ("kafka",)
-    dual = given.value("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
+    dual = given.value("dual.commit.enabled", in_kafka and given.has("zookeeper.connect"))
     given.refuse_if(
         dual and not in_kafka, "dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out"
     )
@@ -260,10 +260,10 @@ def _stores(given: OptionParser, connection: ConnectionOptions) -> tuple[OffsetS
 def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     """Parse the options of a write. Raises INVALID_OPTIONS with all problems."""
     given = OptionParser(raw, "write")
-    connection = _connection(given, "producer")
+    connection = _connection(given)
     given.value("includeHeaders")
     topic, partitioner = given.value("topic"), given.value("partitioner")
-    commit, once = _commit(given, connection), _exactly_once(given, connection)
+    commit, once = _commit(given), _exactly_once(given, connection)
     options = WriteOptions(connection, topic, partitioner, commit, once, parse_formats(given))
     given.finish()
     return options
@@ -324,8 +324,8 @@ def _exactly_once(given: OptionParser, connection: ConnectionOptions) -> Exactly
     return ExactlyOnce(given.value("transactionalIdPrefix"), ledger, given.value("writerName"), given.value("batchId"))
 
 
-def _commit(given: OptionParser, connection: ConnectionOptions) -> CommitPlan | None:
-    stores, owner = _stores(given, connection), given.value("commitOwner")
+def _commit(given: OptionParser) -> CommitPlan | None:
+    stores, owner = _stores(given), given.value("commitOwner")
     group = _group(given, stores)
     if not given.has("commitOffsets"):
         given.refuse_if(
