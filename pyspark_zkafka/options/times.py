@@ -9,8 +9,8 @@ from pyspark_zkafka.model.offsets import Ago, AtTimestamp
 
 _ISO_DURATION_FORM = 'PnDTnHnMnS, such as P7D or PT1H30M, or words such as "90 minutes"'
 _ISO_DURATION = re.compile(
-    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]{1,12})D)?"
-    r"(?P<time>T(?:(?P<hours>[-+]?[0-9]{1,12})H)?(?:(?P<minutes>[-+]?[0-9]{1,12})M)?"
+    r"(?P<sign>[-+]?)P(?=.)(?:(?P<days>[-+]?[0-9]{1,12})D)?"
+    r"(?:T(?=.)(?:(?P<hours>[-+]?[0-9]{1,12})H)?(?:(?P<minutes>[-+]?[0-9]{1,12})M)?"
     r"(?:(?P<seconds>[-+]?[0-9]{1,12}(?:[.,][0-9]{0,9})?)S)?)?",
     re.IGNORECASE,
 )
@@ -65,26 +65,21 @@ def parse_iso_duration_ms(text: str) -> int:
     >>> parse_iso_duration_ms("P1DT2H"), parse_iso_duration_ms("PT0.5S"), parse_iso_duration_ms("90 minutes")
     (93600000, 500, 5400000)
     """
-    match = _ISO_DURATION.fullmatch(text.strip())
-    if match is None:
-        return _with_unit_ms(text, _ISO_DURATION_FORM)
-    parts = {name: match[name] for name in ("days", "hours", "minutes", "seconds") if match[name]}
-    if not parts or (match["time"] or "").upper() == "T":
+    text = text.strip()
+    if text.isdecimal():
         raise ValueError(_ISO_DURATION_FORM)
+    match = _ISO_DURATION.fullmatch(text)
+    if match is None:
+        try:
+            return parse_duration_ms(text)
+        except ValueError:
+            raise ValueError(_ISO_DURATION_FORM) from None
+    parts = {name: match[name] for name in ("days", "hours", "minutes", "seconds") if match[name]}
     try:
         length = timedelta(**{name: float(number.replace(",", ".")) for name, number in parts.items()})
     except OverflowError:
         raise ValueError(f"{_ISO_DURATION_FORM}, of at most 999999999 days") from None
     return (length // timedelta(milliseconds=1)) * (-1 if match["sign"] == "-" else 1)
-
-
-def _with_unit_ms(text: str, form: str) -> int:
-    try:
-        if text.strip().isdecimal():
-            raise ValueError(text)
-        return parse_duration_ms(text)
-    except ValueError:
-        raise ValueError(form) from None
 
 
 def parse_datetime_ms(text: str) -> int:
@@ -99,10 +94,8 @@ def parse_datetime_ms(text: str) -> int:
     try:
         if match is None:
             raise ValueError(text)
-        time = match["time"] or "00:00"
-        seconds = "" if len(time) > 5 else ":00"
         digits = (match["zone"] or "Z").replace("Z", "+").replace(":", "").ljust(5, "0")
-        found = datetime.fromisoformat(f"{match['day']}T{time}{seconds}{digits[:3]}:{digits[3:]}")
+        found = datetime.fromisoformat(f"{match['day']}T{match['time'] or '00:00'}{digits[:3]}:{digits[3:]}")
         ms = (found - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         raise ValueError(_DATETIME_FORM) from None
@@ -120,9 +113,9 @@ def parse_time(text: str) -> AtTimestamp | Ago:
     text = text.strip()
     if re.fullmatch(r"[+]?[0-9]{1,18}", text):
         return AtTimestamp(int(text))
-    if ago := _AGO.fullmatch(text):
-        return Ago(min(_with_unit_ms(ago["duration"], _TIME_FORM), _MAX_MS))
     try:
+        if ago := _AGO.fullmatch(text):
+            return Ago(min(parse_duration_ms(ago["duration"]), _MAX_MS))
         found_ms = parse_datetime_ms(text)
     except ValueError:
         raise ValueError(_TIME_FORM) from None
