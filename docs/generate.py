@@ -8,7 +8,7 @@ from typing import Any
 from pyspark_zkafka import conditions
 from pyspark_zkafka.errors import Condition, ZKafkaError
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
-from pyspark_zkafka.options.table import TABLE, Derived, Option
+from pyspark_zkafka.options.table import TABLE, Option
 from pyspark_zkafka.testing import conditions as local
 
 _OPTIONS = """# Options
@@ -61,7 +61,7 @@ _CLIENTS = {"C": "read", "P": "write", "CP": "both"}
 def _option_row(option: Option) -> str:
     form = option.kind.form.replace("|", "\\|")
     form = f"`{form}`" if "[" in form else form  # Markdown would read brackets as a link
-    default = option.default.words if isinstance(option.default, Derived) else option.default or "-"
+    default = option.derived or option.default or "-"
     doc = f"{option.doc} Secret." if option.secret else option.doc
     return f"| `{option.name}` | {form} | {default} | {', '.join(option.scopes)} | {doc} |\n"
 

@@ -11,7 +11,6 @@ from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.references import refers, resolve_references
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
 
-_OF_THE_ROW = object()
 _TABLE_OPTION = "option."
 _RACK = "kafka.client.rack"
 
@@ -74,11 +73,8 @@ class OptionParser:
         """Return the given text, stripped; empty if the option was not given."""
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
-    def value(self, name: str, default: Any = _OF_THE_ROW) -> Any:
-        """Read the value as the option's row says; return the default if it was not given or is malformed.
-
-        Pass `default` for a row with a derived default.
-        """
+    def value(self, name: str, derived: Any = None) -> Any:
+        """Read the value as the option's row says; return its default, or `derived`, if it is not given or is malformed."""
         option = BY_NAME[name.lower()]
         try:
             if self.has(name):
@@ -88,7 +84,7 @@ class OptionParser:
         except ValueError as error:
             found = "malformed" if option.secret else repr(self.text(name))
             self.problems.append(f"{name} is {found}; expected {error}")
-        return option.default_value() if default is _OF_THE_ROW else default
+        return derived if option.default is None else option.default_value()
 
     def refuse_if(self, condition: bool, problem: str) -> None:
         """Add a problem if the condition is true."""

@@ -93,7 +93,7 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
     poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
     membership: GroupMembership = given.value("groupMembership")
-    hold_ms: int | None = given.value("rebalance.hold.ms", None)
+    hold_ms: int | None = given.value("rebalance.hold.ms")
     in_kafka, strategy = joins_kafka(given), given.text(_STRATEGY).lower()
     options = GroupOptions(
         name=read.group or "",

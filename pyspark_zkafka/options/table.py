@@ -17,30 +17,24 @@ Scope = Literal["read", "write", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
-    """A default that depends on other options, in words. The parsers compute it."""
-
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Option:
     """A row of the table.
 
-    `doc` is Markdown. `default` is a text that a user could write, or None if there is no default. The value of a `secret`
-    option is never shown.
+    `doc` is Markdown. `default` is a text that a user could write. A default that depends on other options is `derived`, in
+    words; the parsers compute it. The value of a `secret` option is never shown.
     """
 
     name: str
     kind: kinds.Kind
     scopes: tuple[Scope, ...]
     doc: str
-    default: str | Derived | None = None
+    default: str | None = None
+    derived: str = ""
     secret: bool = False
 
     def default_value(self) -> Any:
         """Return the default as the option's kind reads it; None if there is none, or if it is derived."""
-        return self.kind.read(self.name, self.default) if isinstance(self.default, str) else None
+        return None if self.default is None else self.kind.read(self.name, self.default)
 
 
 _ALL: tuple[Scope, ...] = ("read", "stream", "write")
@@ -58,9 +52,7 @@ CONNECTION: tuple[Option, ...] = (
         "Time after which a lost session expires, within ZooKeeper's minSessionTimeout and maxSessionTimeout.",
         "6000",
     ),
-    Option(
-        "zookeeper.connection.timeout.ms", integer(1, "ms"), _ALL, "Connection timeout.", Derived("the session timeout")
-    ),
+    Option("zookeeper.connection.timeout.ms", integer(1, "ms"), _ALL, "Connection timeout.", derived="the session timeout"),
     Option(
         "zookeeper.auth", kinds.ZOOKEEPER_AUTH, _ALL, "Credentials; sasl needs the extra pyspark-zkafka[sasl].", secret=True
     ),
@@ -79,9 +71,7 @@ CONNECTION: tuple[Option, ...] = (
         "Use TLS to ZooKeeper. See [Security](security-zookeeper.md).",
         "false",
     ),
-    Option(
-        "zookeeper.ssl.truststore.location", PEM_FILE, _ALL, "Trusted authorities.", Derived("the system's authorities")
-    ),
+    Option("zookeeper.ssl.truststore.location", PEM_FILE, _ALL, "Trusted authorities.", derived="the system's authorities"),
     Option("zookeeper.ssl.endpoint.identification.algorithm", kinds.HOST_NAME_CHECK, _ALL, "Host name check.", "https"),
     Option("zookeeper.ssl.keystore.location", PEM_FILE, _ALL, "The client's certificate and private key."),
     Option("zookeeper.ssl.keystore.password", text(), _ALL, "Password of the private key.", secret=True),
@@ -90,10 +80,10 @@ CONNECTION: tuple[Option, ...] = (
         text("host:port[,host:port...]"),
         _ALL,
         "Initial brokers. Required without zookeeper.connect (KRaft). Alias: kafka.metadata.broker.list.",
-        Derived("the brokers registered in ZooKeeper"),
+        derived="the brokers registered in ZooKeeper",
     ),
     Option(
-        "listener.name", text(), _ALL, "Listener to connect to.", Derived("the first listener with kafka.security.protocol")
+        "listener.name", text(), _ALL, "Listener to connect to.", derived="the first listener with kafka.security.protocol"
     ),
     Option("kafka.*", text(), _ALL, "A [client property](kafka-properties.md), by its name in librdkafka or Java."),
     Option(
@@ -124,14 +114,14 @@ def _of_column(column: str) -> tuple[Option, ...]:
             kinds.SCHEMA,
             _ALL,
             "Read: the schema that gives the column's type. Write: the schema to encode by.",
-            Derived("read: the subject's schema; write: made from the column's type"),
+            derived="read: the subject's schema; write: made from the column's type",
         ),
         Option(
             f"{column}.schema.message",
             text(),
             _ALL,
             "Name of the Protobuf message, with its package.",
-            Derived("the file's first message"),
+            derived="the file's first message",
         ),
         Option(
             f"{column}.schema.version",
@@ -145,7 +135,7 @@ def _of_column(column: str) -> tuple[Option, ...]:
             text(),
             _ALL,
             "The subject in the registry.",
-            Derived("named by the strategy, the next option"),
+            derived="named by the strategy, the next option",
         ),
         Option(
             f"{column}.subject.name.strategy",
@@ -171,7 +161,7 @@ REGISTRY: tuple[Option, ...] = (
         kinds.CREDENTIALS_SOURCE,
         _ALL,
         "Where user and password are: in the next option, or in the URL.",
-        Derived("USER_INFO if the next option is set"),
+        derived="USER_INFO if the next option is set",
     ),
     Option(f"{_REGISTRY}basic.auth.user.info", text("user:password"), _ALL, "User and password.", secret=True),
     Option(f"{_REGISTRY}bearer.auth.credentials.source", kinds.TOKEN_SOURCE, _ALL, "Where bearer tokens come from."),
@@ -187,7 +177,7 @@ REGISTRY: tuple[Option, ...] = (
         PEM_FILE,
         _ALL,
         "Trusted authorities.",
-        Derived("the authorities of the package certifi"),
+        derived="the authorities of the package certifi",
     ),
     Option(f"{_REGISTRY}ssl.certificate.location", PEM_FILE, _ALL, "The client's certificate."),
     Option(f"{_REGISTRY}ssl.key.location", PEM_FILE, _ALL, "The client's private key."),
@@ -216,7 +206,7 @@ TABLE: tuple[Option, ...] = (
         _READS,
         "If a topic or partition does not exist, or a pattern matches no topic: fail, or wait with a warning each minute. "
         "A batch and a stream with `Trigger.AvailableNow` do not wait, but read the other topics.",
-        Derived("wait for a pattern in a stream, and for a member of a group, without `Trigger.AvailableNow`; else fail"),
+        derived="wait for a pattern in a stream, and for a member of a group, without `Trigger.AvailableNow`; else fail",
     ),
     Option(
         "view",
@@ -233,7 +223,7 @@ TABLE: tuple[Option, ...] = (
         'Where to start without a checkpoint. JSON: `{"topic": {"0": 23, "1": -2}, "other": "earliest"}`, with -2 for '
         "earliest and -1 for latest (stream). `earliest+100` and `latest-100` count from an edge of the log, also in JSON. "
         "committed requires group.id.",
-        Derived("batch: earliest; stream: committed with group.id, else latest"),
+        derived="batch: earliest; stream: committed with group.id, else latest",
     ),
     Option(
         "endingOffsets", kinds.ENDING_OFFSETS, _READ, "End (exclusive), as for startingOffsets; -1 is latest.", "latest"
@@ -263,7 +253,7 @@ TABLE: tuple[Option, ...] = (
         kinds.RESET_POLICY,
         _READS,
         "Start of partitions without a committed offset. If set, also of partitions that startingOffsets does not name.",
-        Derived("latest"),
+        derived="latest",
     ),
     # How to read
     Option("failOnDataLoss", BOOLEAN, _READS, "Fail if records of the range are gone. If false, log a warning.", "true"),
@@ -308,7 +298,7 @@ TABLE: tuple[Option, ...] = (
         BOOLEAN,
         _WRITE,
         "Register the schema under the subject. If false, the schema must be registered.",
-        Derived("true, unless use.latest.version is true"),
+        derived="true, unless use.latest.version is true",
     ),
     Option("use.latest.version", BOOLEAN, _WRITE, "Encode by the latest schema of the subject.", "false"),
     Option("normalize.schemas", BOOLEAN, _WRITE, "Let the registry normalize the schema before it compares it.", "false"),
@@ -350,7 +340,7 @@ TABLE: tuple[Option, ...] = (
         "45000",
     ),
     Option(
-        "consumer.id", text(), STREAM, "Member name: /consumers/<group>/ids/<group>_<consumer.id>.", Derived("generated")
+        "consumer.id", text(), STREAM, "Member name: /consumers/<group>/ids/<group>_<consumer.id>.", derived="generated"
     ),
     Option(
         "consumer.threads", integer(1), STREAM, "Number of threads for which the member claims partitions: its weight.", "1"
@@ -362,21 +352,21 @@ TABLE: tuple[Option, ...] = (
         "How partitions are assigned. All members need it; members in Kafka may offer others, too. roundrobin-0.8 is "
         "the roundrobin of consumers up to 0.11. sticky requires that all members use this package. Kafka's groups support "
         "range, roundrobin and cooperative-sticky. See [Strategies](groups-zookeeper.md#strategies).",
-        Derived("range in ZooKeeper, cooperative-sticky in Kafka"),
+        derived="range in ZooKeeper, cooperative-sticky in Kafka",
     ),
     Option(
         "offsets.storage",
         choice(zookeeper=False, kafka=True),
         _ALL,
         "Where the group's offsets are stored: /consumers/<group>/offsets, or __consumer_offsets.",
-        Derived("zookeeper; in a stream, kafka with groupMembership=kafka, or auto without zookeeper.connect"),
+        derived="zookeeper; in a stream, kafka with groupMembership=kafka, or auto without zookeeper.connect",
     ),
     Option(
         "dual.commit.enabled",
         BOOLEAN,
         _ALL,
         "Also commit to ZooKeeper, and read the larger offset, while a group migrates to offsets.storage=kafka.",
-        Derived("true with offsets.storage=kafka and zookeeper.connect, except for a member in Kafka"),
+        derived="true with offsets.storage=kafka and zookeeper.connect, except for a member in Kafka",
     ),
     Option(
         "rebalance.max.retries", integer(1), STREAM, "Number of failed attempts to claim partitions before a warning.", "4"
@@ -387,7 +377,7 @@ TABLE: tuple[Option, ...] = (
         integer(0, "ms"),
         STREAM,
         "Maximum time for which a member keeps revoked partitions, to finish the micro-batch that reads them.",
-        Derived("half of rebalance.max.retries x rebalance.backoff.ms; in Kafka a tenth of kafka.max.poll.interval.ms"),
+        derived="half of rebalance.max.retries x rebalance.backoff.ms; in Kafka a tenth of kafka.max.poll.interval.ms",
     ),
     # What to write
     Option("topic", TOPIC, _WRITE, "The topic of all rows. Takes precedence over the column topic."),
@@ -430,7 +420,7 @@ TABLE: tuple[Option, ...] = (
         "Topic under whose partitions an exactly-once write keeps its ledger. The ledger adds no records to the topic. "
         "Change it only while no micro-batch or job is interrupted. Where rows name their topics, delete the ledger when "
         "one of these is deleted and created again.",
-        Derived("the option topic"),
+        derived="the option topic",
     ),
     Option(
         "writerName",
@@ -438,7 +428,7 @@ TABLE: tuple[Option, ...] = (
         _WRITE,
         "Name of a batch job, or of one of several writes to a topic in foreachBatch, with exactly-once. Change it only "
         "while no micro-batch or job is interrupted.",
-        Derived("the option topic in foreachBatch; required with batchId"),
+        derived="the option topic in foreachBatch; required with batchId",
     ),
     Option(
         "batchId",
