@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 
 from pyspark_zkafka.options.client_property_table import PASSWORD_MECHANISMS, PROPERTIES, REFUSED, ClientProperty
-from pyspark_zkafka.options.librdkafka import UNKNOWN, Role, Validation, validate, validate_together
+from pyspark_zkafka.options.librdkafka import Role, Validation, validate, validate_together
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS
 from pyspark_zkafka.token_providers import PRESETS, PROVIDER
 
@@ -120,11 +120,23 @@ def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str]
 
 def _pass_on(name: str, value: str, role: Role) -> Mapping[str, str]:
     """Pass on a property that is in neither table, if librdkafka accepts it."""
+    other = _OTHER[role]
+    if name in REFUSED:
+        raise ValueError(f"is refused: {REFUSED[name]}")
+    if name in _TABLES[other]:
+        raise ValueError(
+            f"is a {other} property, without effect on a {_OPERATION[role]}; remove it, or set it where you "
+            f"{_OPERATION[other]}"
+        )
     # Blanks may be part of a secret, but not of a file's name.
     text = value if is_secret(name) and not name.endswith((".location", ".file")) else value.strip()
-    validation = UNKNOWN if name in REFUSED or name in _TABLES[_OTHER[role]] else validate(name, text)
+    validation = validate(name, text)
     if not validation.known:
-        raise ValueError(_refusal(name, role, validation.names))
+        import difflib  # for errors alone
+
+        near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED, *validation.names], n=1, cutoff=0.75)
+        hint = f"; did you mean kafka.{near[0]}?" if near else ""
+        raise ValueError(f"is unknown to Kafka's Java clients and to librdkafka{hint}")
     if not text:
         raise ValueError(f"{_shown(name, value)}; expected a text that is not empty")
     _check_value(name, value, text, validation)
@@ -154,22 +166,6 @@ def _shown(name: str, value: str) -> str:
     if is_secret(name):
         return "is malformed (its value is secret and not shown)"
     return f"is {value!r}" if len(value) <= 80 else f"is {value[:80]!r}..."
-
-
-def _refusal(name: str, role: Role, names: tuple[str, ...]) -> str:
-    import difflib  # for errors alone
-
-    other = _OTHER[role]
-    if name in REFUSED:
-        return f"is refused: {REFUSED[name]}"
-    if name in _TABLES[other]:
-        return (
-            f"is a {other} property, without effect on a {_OPERATION[role]}; remove it, or set it where you "
-            f"{_OPERATION[other]}"
-        )
-    near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED, *names], n=1, cutoff=0.75)
-    hint = f"; did you mean kafka.{near[0]}?" if near else ""
-    return f"is unknown to Kafka's Java clients and to librdkafka{hint}"
 
 
 def _login_problems(translated: Mapping[str, str]) -> list[str]:
