@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pyspark_zkafka.options.kinds import choice
 from pyspark_zkafka.token_providers import CONFIG, PRESETS, PROVIDER, is_provider_name
 
 ValueReader: TypeAlias = Callable[[str], "str | Mapping[str, str]"]
@@ -100,14 +101,8 @@ def _kibibytes(text: str) -> str:
 
 def _choice(*values: str, **others: str) -> ValueReader:
     """Accept each of `values` in any case; `others` are further spellings."""
-    known = {value.lower(): value for value in values} | others
-
-    def read(text: str) -> str:
-        if text.strip().lower() not in known:
-            raise ValueError(f"one of {', '.join(values)}")
-        return known[text.strip().lower()]
-
-    return read
+    kind = choice(*values, form=f"one of {', '.join(values)}", **others)
+    return lambda text: kind.read("", text.strip())
 
 
 def _secret(value: str) -> str:
