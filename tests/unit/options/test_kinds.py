@@ -44,6 +44,7 @@ def test_forms(kind: Kind, form: str) -> None:
         (DURATION, "15m", 900_000),
         (text(), "a b", "a b"),
         (choice("on", "off"), "OFF", "off"),
+        (choice("ON", "off"), "on", "ON"),
         (RESET_POLICY, "Smallest", "earliest"),
         (RESET_POLICY, "error", "error"),
     ],
