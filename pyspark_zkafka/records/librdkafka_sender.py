@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sen
 
 _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024
+_BATCH_BYTES = 1_000_000  # librdkafka's default
 
 
 class MessageSender(Sender):
@@ -31,14 +32,15 @@ class MessageSender(Sender):
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
         self._properties = {**properties, "delivery.report.only.error": True}
         self._limits = limits
+        self._batch_bytes = int(properties.get("batch.size", _BATCH_BYTES))
         self._note = note
         self._open: Producer | None = None
         self._slices: Iterator[_Slice] = iter(())
         self._next: _Slice | None = None
         self._mean_bytes = 0.0
         self._awaited = 0
-        self._handed_over: Counter[tuple[str, int]] = Counter()
-        self._failed: Counter[tuple[str, int]] = Counter()
+        self._partitions: set[tuple[str, int]] = set()
+        self._handed_over = self._failed = 0
         self._first_failure: Failure | None = None
         self._is_throttled = False
         self._is_slow_to_start = str(properties.get("enable.idempotence")).lower() == "true"
@@ -52,8 +54,8 @@ class MessageSender(Sender):
         self._open = None  # queued records were dropped, and the destructor ends the threads
 
     def begin(self) -> None:
-        self._handed_over.clear()
-        self._failed.clear()
+        self._partitions.clear()
+        self._handed_over = self._failed = 0
         self._first_failure = None
         self._is_throttled = False
 
@@ -93,19 +95,15 @@ class MessageSender(Sender):
     @property
     def is_moving(self) -> bool:
         # The partitions of queued records are unknown: True while some partition must have a full batch.
-        return self.queued * self._mean_bytes > len(self._handed_over) * self._limits.batch_bytes
+        return self.queued * self._mean_bytes > len(self._partitions) * self._batch_bytes
 
     @property
     def acknowledged(self) -> int:
-        return self._handed_over.total() - self._failed.total() - self.queued
+        return self._handed_over - self._failed - self.queued
 
     @property
     def failure(self) -> Failure | None:
         return self._first_failure
-
-    def delivered(self, topic: str) -> dict[int, int]:
-        delivered = self._handed_over - self._failed
-        return {partition: count for (name, partition), count in delivered.items() if name == topic}
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
@@ -184,13 +182,14 @@ class MessageSender(Sender):
         except BufferError:
             self._note_failure(piece.topic, piece.partition, KafkaError._QUEUE_FULL)
         handed_over = piece.count - length_hint(values) - is_refused
-        self._handed_over[piece.topic, piece.partition] += handed_over
+        self._partitions.add((piece.topic, piece.partition))
+        self._handed_over += handed_over
         self._awaited += handed_over
 
     def _on_failure(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._awaited -= 1
-            self._failed[message.topic(), message.partition()] += 1
+            self._failed += 1
             self._note_failure(message.topic(), message.partition(), error.code())
 
     def _note_failure(self, topic: str, partition: int, code: int) -> None:

@@ -85,8 +85,7 @@ class CountingProducer:
         # 0 means no limit, as in librdkafka.
         records = int(self._properties.pop("queue.buffering.max.messages", limits.records)) or sys.maxsize
         kilobytes = self._properties.pop("queue.buffering.max.kbytes", limits.size_bytes // 1024)
-        batch_bytes = self._properties.get("batch.size", limits.batch_bytes)
-        self._limits = QueueLimits(records, int(kilobytes) * 1024, int(batch_bytes))
+        self._limits = QueueLimits(records, int(kilobytes) * 1024)
         self._make_sender = make_sender
         self._clock = clock
         self._reports = ErrorReports(clock)
@@ -130,10 +129,6 @@ class CountingProducer:
     def acknowledged(self) -> int:
         """The number of the block's records that the brokers have acknowledged so far."""
         return self._sender.acknowledged
-
-    def delivered(self, topic: str) -> dict[int, int]:
-        """Acknowledged records of a topic by partition. Call it after a flush."""
-        return self._sender.delivered(topic)
 
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
         """Send rows, each to its partition. Blocks while the queue is full.

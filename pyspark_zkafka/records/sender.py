@@ -49,13 +49,11 @@ _THROTTLED = (
 class QueueLimits:
     """Limits on the records that are queued for the brokers.
 
-    The sender enforces them, so that librdkafka's queue is never full: the next record could overtake a refused one. A
-    batch of `batch_bytes` is full, and is sent without a flush.
+    The sender enforces them, so that librdkafka's queue is never full: the next record could overtake a refused one.
     """
 
     records: int = 200_000
     size_bytes: int = 64 * 1024 * 1024
-    batch_bytes: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +190,6 @@ class Sender(Protocol):
     @property
     def failure(self) -> Failure | None:
         """The first failure."""
-
-    def delivered(self, topic: str) -> dict[int, int]:
-        """Acknowledged records by partition, without empty partitions. Call it after a flush."""
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         """Request the brokers' error for a topic, and the leader of each partition, -1 for none.

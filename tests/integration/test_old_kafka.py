@@ -96,7 +96,7 @@ def test_writes_of_each_transport(old_cluster: LocalCluster, transport: Transpor
         topic = f"by-{transport}-{codec}"
         old_cluster.create_topic(topic, partitions=2, config=KEPT)
         sent = send(old_cluster.bootstrap_servers, {"compression.type": codec}, transport, topic, [(batch, [0, 1] * 500)])
-        assert sent == {0: 500, 1: 500}
+        assert sent == 1000
         found = arrived(old_cluster.bootstrap_servers, topic, 2)
         assert [row[2] for row in found[0]] == batch.column("value").to_pylist()[::2]
 

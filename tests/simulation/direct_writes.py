@@ -87,7 +87,7 @@ class DirectSchedule:
             assert time.monotonic() < until, "no progress"
         if sender.failure is not None:
             sender.purge(in_flight=True)
-        for partition, count in sender.delivered("t").items():
+        for (_, partition), count in sender._producing.delivered.items():
             self._acknowledged[partition] += count
         return sender.failure is None
 

@@ -30,8 +30,8 @@ def send(
     transport: Transport,
     topic: str,
     batches: Sequence[tuple[pa.RecordBatch, Sequence[int]]],
-) -> dict[int, int]:
-    """Return the counts of a producer that sends batches, given the partition of each row."""
+) -> int:
+    """Return the acknowledged rows of a producer that sends batches, given the partition of each row."""
     how = connection(servers, transport, kafka)
     with open_producer(how, producer_properties(how, servers)) as producer:
         is_direct = transport == "direct" and kafka.get("enable.idempotence", True)
@@ -40,7 +40,7 @@ def send(
             for rows in outgoing(batch, topic):
                 producer.send(rows, np.array(partitions, dtype=np.int32))
         producer.flush()
-        return producer.delivered(topic)
+        return producer.acknowledged
 
 
 class Write:
@@ -58,7 +58,7 @@ class Write:
         config: Mapping[str, str] | None = None,
         **kafka: Any,
     ) -> tuple[Any, dict[int, list[Any]]]:
-        """Return the counts or the error, and the arrived records."""
+        """Return the number of acknowledged rows or the error, and the arrived records."""
 
         def act(transport: Transport) -> Any:
             topic = self._new_topic(partitions=partitions, config={**KEPT, **(config or {})})

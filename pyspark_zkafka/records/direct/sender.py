@@ -216,9 +216,6 @@ class DirectSender(Sender):
             return found
         return Failure(found.partition, f"{found.cause}; the broker may have written the records", found.overdue_topic)
 
-    def delivered(self, topic: str) -> dict[int, int]:
-        return {tp.partition: n for tp, n in self._producing.delivered.items() if tp.topic == topic and n}
-
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         deadline = self._client.deadline(timeout_s)
         while True:

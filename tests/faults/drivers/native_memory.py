@@ -70,7 +70,7 @@ class Work:
                 for _ in range(4):
                     producer.send(rows, partitions)
             producer.flush()
-            self.counts[f"written {size_bytes}"] += sum(producer.delivered(topic).values())
+            self.counts[f"written {size_bytes}"] += producer.acknowledged
 
 
 class Rounds(threading.Thread):

@@ -87,9 +87,6 @@ class FakeSender:
     def acknowledged(self) -> int:
         return self._acknowledged
 
-    def delivered(self, topic: str) -> dict[int, int]:
-        return {}
-
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         self.reported += self.refused_when_asked
         self.refused_when_asked = []

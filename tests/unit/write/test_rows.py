@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +34,6 @@ class FakeProducer:
     @property
     def acknowledged(self) -> int:
         return sum(len(values) for _, values, _ in self.sent) - self._lost
-
-    def delivered(self, topic: str) -> dict[int, int]:
-        return Counter(partition for name, _, partitions in self.sent if name == topic for partition in partitions)
 
 
 def batch(*rows: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
