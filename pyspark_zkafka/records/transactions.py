@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -278,16 +279,24 @@ class TransactionalProducer(CountingProducer):
         ----------
         https://github.com/confluentinc/librdkafka/issues/5456
         """
-        thread = _Call(call)
+        outcome: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                call()
+                outcome.set_result(None)
+            except KafkaException as error:
+                outcome.set_exception(error)
+
+        thread = threading.Thread(target=run, name="zkafka-transaction", daemon=True)
         thread.start()
         thread.join(timeout_s + min(timeout_s, _OVERTIME_S))
         if thread.is_alive():
             self._is_stuck = True
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No coordinator of the group was found in time"))
-        if thread.failure is not None:
-            raise thread.failure
-        if not thread.is_done:
+        if not outcome.done():
             raise RuntimeError("a call of librdkafka failed; its traceback is in standard error")
+        outcome.result()
 
     def _failed(self, error: KafkaError, doing: str) -> ZKafkaError:
         elapsed_ms = None if self._began_at is None else int((self._clock() - self._began_at) * 1000)
@@ -313,20 +322,3 @@ class TransactionalProducer(CountingProducer):
             cause: KafkaError = error.args[0]
             return cause if cause.fatal() or cause.txn_requires_abort() else None
         return None
-
-
-class _Call(threading.Thread):
-    """A call of `Transactions` on a daemon thread."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        super().__init__(name="zkafka-transaction", daemon=True)
-        self._call = call
-        self.failure: KafkaException | None = None
-        self.is_done = False
-
-    def run(self) -> None:
-        try:
-            self._call()
-            self.is_done = True
-        except KafkaException as error:
-            self.failure = error
