@@ -79,15 +79,10 @@ def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers
     Checks nothing if an ACL hides the brokers' settings. Brokers then refuse the first task's transaction.
     """
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
-    known = _limits.get(bootstrap_servers)
-    if bootstrap_servers not in _limits or (known is not None and timeout_ms > known):
+    allowed_ms = _limits.get(bootstrap_servers)
+    if bootstrap_servers not in _limits or (allowed_ms is not None and timeout_ms > allowed_ms):
         found = _find_limit(connection, bootstrap_servers)
-        known = _limits[bootstrap_servers] = known if found is None else found
-    require_allowed(timeout_ms, known)
-
-
-def require_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
-    """Raise OptionError if a time-out exceeds the brokers' limit, if that is known."""
+        allowed_ms = _limits[bootstrap_servers] = allowed_ms if found is None else found
     if allowed_ms is not None and timeout_ms > allowed_ms:
         raise TRANSACTION_TIMEOUT(
             f"kafka.transaction.timeout.ms is {timeout_ms}, and the brokers allow at most {allowed_ms} ({_SETTING}); "

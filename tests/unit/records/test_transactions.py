@@ -13,11 +13,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, OptionError, TransactionFailed
 from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records import transactions
 from pyspark_zkafka.records.sender import Failure, GroupOffset
 from pyspark_zkafka.records.transactions import (
     TransactionalProducer,
-    require_allowed,
     require_transaction_timeout,
     transactional_properties,
 )
@@ -306,16 +306,30 @@ def test_properties(kafka: dict[str, str], expected: tuple[int, int, int]) -> No
 UNREACHABLE = "127.0.0.1:1"
 
 
-@pytest.mark.parametrize(("timeout_ms", "allowed_ms"), [(900_000, 900_000), (1, 900_000), (2**31 - 1, None)])
-def test_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
+def connected(timeout_ms: int) -> ConnectionOptions:
+    return parse_connection(
+        {"kafka.bootstrap.servers": UNREACHABLE, "kafka.transaction.timeout.ms": str(timeout_ms)}, "write"
+    )
+
+
+def require_within(monkeypatch: pytest.MonkeyPatch, timeout_ms: int, limits: list[int | None]) -> None:
+    """Check a time-out in a new process, where the brokers report these limits one after the other."""
+    answers = iter(limits)
+    monkeypatch.setattr(transactions, "_limits", {})
+    monkeypatch.setattr(transactions, "_find_limit", lambda connection, servers: next(answers))
+    require_transaction_timeout(connected(timeout_ms), UNREACHABLE)
+
+
+@pytest.mark.parametrize(("timeout_ms", "allowed_ms"), [(900_000, 900_000), (1_000, 900_000), (2**31 - 1, None)])
+def test_allowed(monkeypatch: pytest.MonkeyPatch, timeout_ms: int, allowed_ms: int | None) -> None:
     """A time-out up to the brokers' limit is allowed, and any time-out if the limit is unknown."""
-    require_allowed(timeout_ms, allowed_ms)
+    require_within(monkeypatch, timeout_ms, [allowed_ms])
 
 
-def test_not_allowed() -> None:
+def test_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out above the brokers' limit raises an option error with both numbers and names."""
     with pytest.raises(OptionError) as caught:
-        require_allowed(900_001, 900_000)
+        require_within(monkeypatch, 900_001, [900_000])
     assert str(caught.value) == (
         "[TRANSACTION_TIMEOUT] kafka.transaction.timeout.ms is 900001, and the brokers allow at most 900000 "
         "(transaction.max.timeout.ms); lower it, or raise transaction.max.timeout.ms of the brokers"
@@ -324,14 +338,8 @@ def test_not_allowed() -> None:
 
 def test_limit_that_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit that a time-out exceeds is requested again, since brokers may have been restarted with a higher one."""
-    limits = iter([900_000, 900_000, None, 3_600_000])
-    monkeypatch.setattr(transactions, "_limits", {})
-    monkeypatch.setattr(transactions, "_find_limit", lambda connection, servers: next(limits))
-    low, high = (
-        parse_connection({"kafka.bootstrap.servers": UNREACHABLE, "kafka.transaction.timeout.ms": timeout_ms}, "write")
-        for timeout_ms in ("900000", "1800000")
-    )
-    require_transaction_timeout(low, UNREACHABLE)
+    low, high = connected(900_000), connected(1_800_000)
+    require_within(monkeypatch, 900_000, [900_000, 900_000, None, 3_600_000])
     for _ in range(2):  # the same answer, and none
         with pytest.raises(OptionError, match="TRANSACTION_TIMEOUT"):
             require_transaction_timeout(high, UNREACHABLE)
