@@ -407,6 +407,5 @@ class _Rows:
             sender = RowSender(self._options, self._plan, self._producer, self._turn, hash_keys, self._digest.add)
             for batch in chain([first], batches):
                 sender.send(batch)
-            self._producer.flush()
-            self.written = sender.written()
+            self.written = sender.finish()
         return self._digest.row_set()

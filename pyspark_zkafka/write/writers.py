@@ -341,11 +341,11 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
         from pyspark_zkafka.records.producer import producer_properties
         from pyspark_zkafka.records.select import hash_function, open_producer
 
-    context = TaskContext.get()
-    if plan.ledger is not None:
-        with prepared_worker():
+        if plan.ledger is not None:
             from pyspark_zkafka.write.exactly_once import write_rows_once
 
+    context = TaskContext.get()
+    if plan.ledger is not None:
         return write_rows_once(options, plan, batches, context)
     first = next((batch for batch in batches if batch.num_rows > 0), None)
     if first is None:
@@ -355,8 +355,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
         task = RowSender(options, plan, producer, first_turn(context), hash_function(options.connection))
         for batch in chain([first], batches):
             task.send(batch)
-        producer.flush()
-        return task.written()
+        return task.finish()
 
 
 class RowSender:
@@ -390,8 +389,9 @@ class RowSender:
             self._producer.send(part, partitions)
             self._sent += len(partitions)
 
-    def written(self) -> Written:
-        """The counts; call after flushing the producer."""
+    def finish(self) -> Written:
+        """Wait until each row is acknowledged, and return the counts."""
+        self._producer.flush()
         acknowledged = self._producer.acknowledged
         if self._sent != acknowledged:
             raise DELIVERY_MISCOUNTED(

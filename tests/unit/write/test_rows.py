@@ -31,6 +31,8 @@ class FakeProducer:
         self.asked.append(topic)
         return 2, (0, 1)
 
+    def flush(self) -> None: ...
+
     @property
     def acknowledged(self) -> int:
         return sum(len(values) for _, values, _ in self.sent) - self._lost
@@ -59,7 +61,7 @@ def test_turns_go_on() -> None:
     task.send(batch(*VALUES[:2]))
     task.send(batch(*VALUES[2:]))
     assert producer.sent == [("t", [b"0", b"1"], [1, 3]), ("t", [b"2", b"3"], [0, 1])]
-    assert task.written() == Written(4)
+    assert task.finish() == Written(4)
     assert producer.asked == []
 
 
@@ -70,7 +72,7 @@ def test_topics_of_rows() -> None:
     rows = [{"value": b"a", "topic": "t"}, {"value": b"b", "topic": "u"}, {"value": b"c", "topic": "t"}]
     for _ in range(2):
         task.send(batch(*rows, topic=pa.string()))
-    assert task.written() == Written(6)
+    assert task.finish() == Written(6)
     assert [sent[::2] for sent in producer.sent] == [("t", [0, 1]), ("u", [0]), ("t", [3, 0]), ("u", [1])]
     assert producer.asked == ["u"]
 
@@ -98,7 +100,7 @@ def test_no_rows() -> None:
     """A batch without rows is not counted."""
     task = sender(FakeProducer(), topic="t")
     task.send(batch())
-    assert task.written() == Written()
+    assert task.finish() == Written()
 
 
 def test_miscounted_rows() -> None:
@@ -106,7 +108,7 @@ def test_miscounted_rows() -> None:
     task = sender(FakeProducer(lost=1), topic="t")
     task.send(batch(*VALUES))
     with pytest.raises(DeliveryFailed, match=r"DELIVERY_MISCOUNTED\] 4 rows were sent and 3 acknowledged"):
-        task.written()
+        task.finish()
 
 
 @dataclass
