@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -166,7 +166,7 @@ def write_rows_once(
     if first is None and not _may_be_recorded(writing):
         return Written()
     rows = with_rows if first is None else chain([first], with_rows)
-    return _SlotTask(options, plan, plan.ledger, writing, first_turn(context)).write(rows)
+    return _SlotTask(options, plan, plan.ledger, writing, first_turn(context), rows).write()
 
 
 _first_batches: dict[str, tuple[str, int]] = {}
@@ -185,45 +185,50 @@ def _may_be_recorded(writing: Writing) -> bool:
 class _SlotTask:
     """Takes the steps of `write_slot` for a task."""
 
-    def __init__(self, options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, writing: Writing, turn: int) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        plan: WritePlan,
+        ledger: LedgerPlan,
+        writing: Writing,
+        turn: int,
+        batches: Iterator[pa.RecordBatch],
+    ) -> None:
         self._options = options
         self._plan = plan
-        self._name = writing.name
+        self._writing = writing
         self._attempt = writing.attempt
-        self._query = writing.query
-        self._former = writing.former
         self._turn = turn
-        self._ledger_topic = ledger.topic
-        self._sink = ledger.sink
+        self._batches = batches
+        self._digest = RowDigest(row_hash_function(options.connection))
+        self._written = Written()
         connection, servers, slot = options.connection, plan.bootstrap_servers, writing.attempt.slot
         self._properties = transactional_properties(connection, servers, writing.name.transactional_id(slot))
-        place = servers, connection.kafka, writing.name, ledger.topic, ledger.partitions
-        self._ledger = Ledger(*place, sink=ledger.sink)
+        self._ledger = Ledger(servers, connection.kafka, writing.name, ledger.topic, ledger.partitions, ledger.sink)
         self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         self._recorded: Entry | None = None  # before this task
         self._unread: BrokersUnavailable | None = None
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+    def write(self) -> Written:
         """Take all steps."""
         with open_transactional(
-            self._options.connection, self._properties, self._ledger_topic, self._plan.generation
+            self._options.connection, self._properties, self._ledger.topic, self._plan.generation
         ) as producer:
-            rows = _Rows(self._options, self._plan, producer, self._turn, batches)
-            result = self._take_all(producer, rows)
-        return Written(repeated=result.rows) if result.was_written else rows.written
+            result = self._take_all(producer)
+        return Written(repeated=result.rows) if result.was_written else self._written
 
-    def _take_all(self, producer: TransactionalProducer, rows: _Rows) -> Result:
+    def _take_all(self, producer: TransactionalProducer) -> Result:
         steps = write_slot(self._attempt)
         step = next(steps)
         while True:
-            answer = self._take(step, producer, rows)
+            answer = self._take(step, producer)
             try:
                 step = steps.send(answer)
             except StopIteration as end:
                 result: Result = end.value
                 return result
 
-    def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
+    def _take(self, step: Step, producer: TransactionalProducer) -> Any:
         match step:
             case Begin():
                 self._recorded = self._last_entry(producer)
@@ -231,11 +236,11 @@ class _SlotTask:
             case ReadLedger():
                 return self._read_ledger()
             case ReadOthers(with_former):
-                return self._read_elsewhere(self._former if with_former else None)
+                return self._read_elsewhere(self._writing.former if with_former else None)
             case Measure():
-                return rows.measure()
+                return self._measure()
             case Send():
-                return rows.send()
+                return self._send(producer)
             case Await():
                 return self._await(producer, step)
             case Commit(entry):
@@ -244,6 +249,27 @@ class _SlotTask:
                 with suppress(ZKafkaError):  # the reason to abort is the error to report
                     producer.abort()
         return None
+
+    def _measure(self) -> RowSet:
+        """Count and hash all rows."""
+        encoder = row_encoder(self._plan.encoding)
+        for batch in self._batches:
+            for part in outgoing(batch, self._options.topic, encoder):
+                self._digest.add(part)
+        return self._digest.row_set()
+
+    def _send(self, producer: TransactionalProducer) -> RowSet:
+        """Begin a transaction and send all rows, if there are any. Returns when each is acknowledged."""
+        first = next(self._batches, None)
+        if first is not None:
+            producer.begin()
+            with producer.counting():
+                hash_keys = hash_function(self._options.connection)
+                sender = RowSender(self._options, self._plan, producer, self._turn, hash_keys, self._digest.add)
+                for batch in chain([first], self._batches):
+                    sender.send(batch)
+                self._written = sender.finish()
+        return self._digest.row_set()
 
     def _last_entry(self, producer: TransactionalProducer) -> Entry | None:
         """The slot's entry. Ends an offset that a late request of an earlier attempt has left open."""
@@ -265,7 +291,7 @@ class _SlotTask:
         """The offset that stores a slot's entry; one without metadata if there is no entry."""
         key = self._ledger.key(slot)
         offset, metadata = (0, "") if entry is None else (entry.batch, encode(entry))
-        return GroupOffset(key.group, self._ledger_topic, key.partition, offset, metadata)
+        return GroupOffset(key.group, self._ledger.topic, key.partition, offset, metadata)
 
     def _read_ledger(self) -> dict[int, Entry]:
         """Read the entries of all slots. Ends other slots' transactions that a killed run left open: they block the ledger.
@@ -278,9 +304,9 @@ class _SlotTask:
             slots = [slot for slot in self._ledger.open_slots() if slot != self._attempt.slot]
         for slot in slots:
             _log.info("Slot %d ends the transaction of slot %d, which blocks the ledger", self._attempt.slot, slot)
-            properties = {**self._properties, "transactional.id": self._name.transactional_id(slot)}
+            properties = {**self._properties, "transactional.id": self._writing.name.transactional_id(slot)}
             try:
-                with open_transactional(self._options.connection, properties, self._ledger_topic) as producer:
+                with open_transactional(self._options.connection, properties, self._ledger.topic) as producer:
                     self._end_late_offset(producer, slot)
             except TransactionFailed as error:
                 if error.condition != "FENCED":  # else the slot's own task has begun
@@ -289,16 +315,16 @@ class _SlotTask:
 
     def _read_elsewhere(self, former: re.Pattern[str] | None) -> Elsewhere:
         """Read the entries under the query's other names, and under names that `former` matches, in the same requests."""
-        query, topic = self._query, self._options.topic
+        name, query, topic = str(self._writing.name), self._writing.query, self._options.topic
 
         def is_other(base: str) -> bool:
-            return base == str(self._name) or (query is not None and QueryName.belongs(base, query))
+            return base == name or (query is not None and QueryName.belongs(base, query))
 
         def is_former(base: str, under: str) -> bool:
-            return former is not None and former.fullmatch(base) is not None and under in (self._ledger_topic, topic)
+            return former is not None and former.fullmatch(base) is not None and under in (self._ledger.topic, topic)
 
         found = self._ledger.others(
-            lambda base: is_other(base) or is_former(base, self._ledger_topic),
+            lambda base: is_other(base) or is_former(base, self._ledger.topic),
             lambda base, under: is_other(base) or is_former(base, under),
         )
         of_write = {
@@ -317,7 +343,7 @@ class _SlotTask:
         return True
 
     def _commit(self, producer: TransactionalProducer, entry: Entry) -> None:
-        entry = replace(entry, at_ms=int(time.time() * 1000), sink=self._sink or entry.sink)
+        entry = replace(entry, at_ms=int(time.time() * 1000), sink=self._ledger.sink or entry.sink)
         offset, commits = self._offset(entry.slot, entry), 0
         for _ in range(_MOST_COMMITS + 1):
             if self._unread is None:
@@ -366,46 +392,3 @@ class _SlotTask:
 
 def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[Entry]]:
     return {f"{base} (topic {topic})": entries for (base, topic), entries in found.items()}
-
-
-class _Rows:
-    """The rows of a task: measured, or sent in a transaction."""
-
-    def __init__(
-        self,
-        options: WriteOptions,
-        plan: WritePlan,
-        producer: TransactionalProducer,
-        turn: int,
-        batches: Iterable[pa.RecordBatch],
-    ) -> None:
-        self._options = options
-        self._plan = plan
-        self._producer = producer
-        self._turn = turn
-        self._batches = batches
-        self._digest = RowDigest(row_hash_function(options.connection))
-        self.written = Written()
-
-    def measure(self) -> RowSet:
-        """Count and hash all rows."""
-        encoder = row_encoder(self._plan.encoding)
-        for batch in self._batches:
-            for part in outgoing(batch, self._options.topic, encoder):
-                self._digest.add(part)
-        return self._digest.row_set()
-
-    def send(self) -> RowSet:
-        """Begin a transaction and send all rows, if there are any. Returns when each is acknowledged."""
-        batches = iter(self._batches)
-        first = next(batches, None)
-        if first is None:
-            return self._digest.row_set()
-        self._producer.begin()
-        with self._producer.counting():
-            hash_keys = hash_function(self._options.connection)
-            sender = RowSender(self._options, self._plan, self._producer, self._turn, hash_keys, self._digest.add)
-            for batch in chain([first], batches):
-                sender.send(batch)
-            self.written = sender.finish()
-        return self._digest.row_set()

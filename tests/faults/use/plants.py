@@ -248,7 +248,7 @@ def forget_the_former_name(patch: pytest.MonkeyPatch) -> None:
     from pyspark_zkafka.write.exactly_once import _SlotTask
 
     old = "QueryName.belongs(base, query)"
-    new = 'not base.startswith(f"{self._name.prefix}-{query}") and QueryName.belongs(base, query)'
+    new = 'not base.startswith(f"{self._writing.name.prefix}-{query}") and QueryName.belongs(base, query)'
     edit(patch, _SlotTask, "_read_elsewhere", old, new)
 
 

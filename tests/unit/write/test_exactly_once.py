@@ -20,7 +20,7 @@ from pyspark_zkafka.model.ledger import Entry, GroupJob, LedgerKey, QueryName, S
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.sender import GroupOffset
-from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
+from pyspark_zkafka.write.exactly_once import Writing, _SlotTask, identify, write_rows_once
 from pyspark_zkafka.write.writers import LedgerPlan, WritePlan, Written
 from tests.support.cases import each
 
@@ -119,8 +119,9 @@ class Ledgers:
 
     found: ClassVar[dict[tuple[str, str], list[Entry]]] = {}
 
-    def __init__(self, servers: str, kafka: object, name: QueryName, topic: str, partitions: int, **more: object) -> None:
+    def __init__(self, servers: str, kafka: object, name: QueryName, topic: str, partitions: int, sink: object) -> None:
         self._place = str(name), topic
+        self.topic = topic
 
     def entry(self, slot: int) -> None:
         """Return no entry for the slot."""
@@ -227,7 +228,7 @@ def write_with(
     monkeypatch.setattr(Ledgers, "found", found)
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.Ledger", Ledgers)
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", lambda *_, **__: nullcontext(Producer()))
-    monkeypatch.setattr(_Rows, "send", lambda _: RowSet(1, "aa"))
+    monkeypatch.setattr(_SlotTask, "_send", lambda *_: RowSet(1, "aa"))
     monkeypatch.setattr(_SlotTask, "_commit", commit)
     plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, CALL))
     rows = pa.record_batch([pa.array([b"v"], pa.binary())], names=["value"])
@@ -319,13 +320,13 @@ def test_micro_batch_without_rows() -> None:
 
 
 class Transaction:
-    """A task's producer, rows and ledger in one, on a clock that only pauses advance.
+    """A task's producer and ledger in one, on a clock that only pauses advance.
 
     An earlier run recorded slot 0, which the task's run verifies after `verified_s`. Another slot is recorded in the ledger
     with the base `elsewhere`. `committed` is the slot's entry.
     """
 
-    is_open, written, may_lose_offsets = True, Written(), False
+    topic, sink, is_open, may_lose_offsets = "t", None, True, False
 
     def __init__(self, timeout_s: float = 60, verified_s: float = 0, elsewhere: str = "") -> None:
         self.transaction_timeout_ms = int(timeout_s * 1000)
@@ -389,8 +390,8 @@ def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
 
     module = "pyspark_zkafka.write.exactly_once"
     monkeypatch.setattr(f"{module}.open_transactional", open_transactional)
-    for name in "Ledger", "_Rows":
-        monkeypatch.setattr(f"{module}.{name}", lambda *_, **_named: transaction)
+    monkeypatch.setattr(f"{module}.Ledger", lambda *_: transaction)
+    monkeypatch.setattr(_SlotTask, "_send", lambda *_: transaction.send())
     # Other threads of the process sleep, too: replace only what the module calls.
     monkeypatch.setattr(f"{module}.time", SimpleNamespace(sleep=transaction.sleep, time=time.time))
     write(of_query(), b"v")
