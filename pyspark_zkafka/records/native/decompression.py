@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -58,20 +59,15 @@ def decompress(codec: int, data: pa.Buffer, magic: int = 2) -> pa.Buffer:
     return records
 
 
-def _stream(name: str) -> Callable[[pa.Buffer, int], pa.Buffer]:
-    def decompress_stream(data: pa.Buffer, bound: int) -> pa.Buffer:
-        with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-            return _joined(list(_chunks(stream, max(4 * data.size, _CHUNK_BYTES), bound)))
-
-    return decompress_stream
-
-
-def _chunks(stream: pa.NativeFile, first_bytes: int, bound: int) -> Iterator[bytes]:
-    size, ask = 0, min(first_bytes, _LARGEST_CHUNK_BYTES)
-    while chunk := stream.read(ask):
-        size += len(chunk)
-        _require_bound(size, bound)
-        yield chunk
+def _stream(name: str, data: pa.Buffer, bound: int) -> pa.Buffer:
+    chunks: list[bytes] = []
+    size, ask = 0, min(max(4 * data.size, _CHUNK_BYTES), _LARGEST_CHUNK_BYTES)
+    with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
+        while chunk := stream.read(ask):
+            size += len(chunk)
+            _require_bound(size, bound)
+            chunks.append(chunk)
+    return _joined(chunks)
 
 
 def _joined(chunks: list[bytes]) -> pa.Buffer:
@@ -169,6 +165,6 @@ def _snappy_block(data: memoryview, bound: int) -> pa.Buffer:
 _DECOMPRESSORS: dict[int, Callable[[pa.Buffer, int], pa.Buffer]] = {
     1: _gzip,
     2: _snappy,
-    3: _stream("lz4"),
-    4: _stream("zstd"),
+    3: partial(_stream, "lz4"),
+    4: partial(_stream, "zstd"),
 }
