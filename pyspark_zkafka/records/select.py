@@ -213,23 +213,21 @@ def open_producer(
     """
     from pyspark_zkafka.records.producer import CountingProducer
 
+    def lease(make_sender: type[Sender]) -> AbstractContextManager[CountingProducer]:
+        key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
+        return _clients.lease(key, lambda: CountingProducer(properties, make_sender), _PRODUCER)
+
     with ExitStack() as opened:
-
-        def lease(make_sender: type[Sender]) -> CountingProducer:
-            key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
-            make = lambda: CountingProducer(properties, make_sender)  # noqa: E731
-            producer: CountingProducer = opened.enter_context(_clients.lease(key, make, _PRODUCER))
-            return producer
-
-        producer = _lease_producer(connection, properties, lease)
+        producer = _lease_producer(opened, connection, properties, lease)
         with producer.counting():
             yield producer
 
 
 def _lease_producer(
+    opened: ExitStack,
     connection: ConnectionOptions,
     properties: Mapping[str, Any],
-    lease: Callable[[type[Sender]], P],
+    lease: Callable[[type[Sender]], AbstractContextManager[P]],
 ) -> P:
     """Lease a producer of the direct transport. If that cannot be used, log why, and lease a producer of librdkafka."""
     if uses_native(connection) and _may_log_in(properties, _level(connection)):
@@ -237,7 +235,7 @@ def _lease_producer(
         from pyspark_zkafka.records.direct.wire import LoginRefused, Unsupported
 
         try:
-            producer = lease(DirectSender)
+            producer = opened.enter_context(lease(DirectSender))
             _log.debug("The direct transport is used")
             return producer
         except Unsupported as why:
@@ -246,7 +244,7 @@ def _lease_producer(
                 _refused_logins[_login_of(properties)] = time.monotonic()
     from pyspark_zkafka.records.librdkafka_sender import MessageSender
 
-    return lease(MessageSender)
+    return opened.enter_context(lease(MessageSender))
 
 
 @contextmanager
@@ -265,16 +263,14 @@ def open_transactional(
     from pyspark_zkafka.records.transactions import TransactionalProducer
 
     others = {name: value for name, value in properties.items() if name != "transactional.id"}
+
+    def lease(make_sender: type[Sender]) -> AbstractContextManager[TransactionalProducer]:
+        is_shared = generation is not None and make_sender.serves_any_id
+        key = (TransactionalProducer, make_sender, generation, configuration(others)) if is_shared else None
+        return _clients.lease(key, lambda: TransactionalProducer(properties, make_sender, topic=topic), _TRANSACTIONAL)
+
     with ExitStack() as opened:
-
-        def lease(make_sender: type[Sender]) -> TransactionalProducer:
-            is_shared = generation is not None and make_sender.serves_any_id
-            key = (TransactionalProducer, make_sender, generation, configuration(others)) if is_shared else None
-            make = lambda: TransactionalProducer(properties, make_sender, topic=topic)  # noqa: E731
-            producer: TransactionalProducer = opened.enter_context(_clients.lease(key, make, _TRANSACTIONAL))
-            return producer
-
-        producer = _lease_producer(connection, properties, lease)
+        producer = _lease_producer(opened, connection, properties, lease)
         producer.start(str(properties["transactional.id"]))
         yield producer
         if producer.is_open:
