@@ -7,9 +7,8 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -287,15 +286,11 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     if options.once is None or not commit.offsets:
         return None
     queries = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
+    servers, kafka = plan.bootstrap_servers, options.connection.kafka
     names = [QueryName(options.once.prefix, query) for query in queries]
-
-    def ledger_of(name: QueryName, **limits: Any) -> Ledger:
-        place = plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions
-        return Ledger(*place, sink=ledger.sink, **limits)
-
-    recorded = ((name.query, _entries(partial(ledger_of, name))) for name in names)
-    found = [last for query, entries in recorded if (last := last_job(query, entries)) is not None]
-    others = ledger_of(names[0]).others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
+    ledgers = [Ledger(servers, kafka, name, ledger.topic, ledger.partitions, ledger.sink) for name in names]
+    found = [last for each in ledgers if (last := last_job(each.name.query, _entries(each))) is not None]
+    others = ledgers[0].others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
     own = {(str(name), ledger.topic) for name in names}
     moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
     elsewhere = [last for last in moved if last is not None]
@@ -305,16 +300,16 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
 
 
-def _entries(ledger_with: Callable[..., Ledger]) -> Collection[Entry]:
-    """The entries of a group's ledger. `ledger_with` makes the ledger with limits of waiting.
+def _entries(ledger: Ledger) -> Collection[Entry]:
+    """The entries of a group's ledger.
 
     Waits for transactions that are being committed. A transaction that is still open after that may be a killed job's: the
     task of its slot ends it before it writes, and reads the ledger again.
     """
     try:
-        return ledger_with(timeout_s=_COMPLETION_S).entries().values()
+        return replace(ledger, timeout_s=_COMPLETION_S).entries().values()
     except BrokersUnavailable:
-        return ledger_with(waits=False).entries().values()
+        return replace(ledger, waits=False).entries().values()
 
 
 def _committed(
