@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -327,12 +327,14 @@ class _SlotTask:
             lambda base: is_other(base) or is_former(base, self._ledger.topic),
             lambda base, under: is_other(base) or is_former(base, under),
         )
-        of_write = {
-            place: [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
-            for place, entries in found.items()
-            if is_former(*place)
-        }
-        return Elsewhere(_by_place({p: e for p, e in found.items() if is_other(p[0])}), _by_place(of_write))
+        others, of_write = dict[str, list[Entry]](), dict[str, list[Entry]]()
+        for (base, under), entries in found.items():
+            place = f"{base} (topic {under})"
+            if is_other(base):
+                others[place] = entries
+            if is_former(base, under):
+                of_write[place] = [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
+        return Elsewhere(others, of_write)
 
     def _await(self, producer: TransactionalProducer, awaited: Await) -> bool:
         pause_s = next(self._pauses)
@@ -388,7 +390,3 @@ class _SlotTask:
                 self._unread = error
                 return False
         return False
-
-
-def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[Entry]]:
-    return {f"{base} (topic {topic})": entries for (base, topic), entries in found.items()}
