@@ -128,7 +128,7 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
             The member that commits does not own one of them; the others are committed, the rows stay written.
         """
         with prepared_worker():
-            _log.info("Wrote %d rows", count_rows(messages))
+            _log.info("Wrote %d rows", total(messages).rows)
             commit = self._options.commit
             if commit is None:
                 return
@@ -142,7 +142,7 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
         """Log how many rows stay in Kafka; called on the driver when the write has failed. No offset is committed."""
         failed = sum(m is None for m in messages)
         _log.warning(
-            "%d task(s) of the write failed. %d rows of the other tasks stay in Kafka", failed, count_rows(messages)
+            "%d task(s) of the write failed. %d rows of the other tasks stay in Kafka", failed, total(messages).rows
         )
 
 
@@ -154,9 +154,9 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Log the count of rows, which are all acknowledged; called on the driver when every task has succeeded."""
-        repeated = count_repeated(messages)
-        again = f". {repeated} rows were in the log already" if repeated else ""
-        _log.debug("Micro-batch %d: wrote %d rows%s", batchId, count_rows(messages), again)
+        written = total(messages)
+        again = f". {written.repeated} rows were in the log already" if written.repeated else ""
+        _log.debug("Micro-batch %d: wrote %d rows%s", batchId, written.rows, again)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Log which rows stay in Kafka; called on the driver when a task failed or the query was stopped."""
@@ -169,7 +169,7 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
                 "Micro-batch %d: %d task(s) failed or were stopped, and their transactions are aborted, unless already "
                 "committed. %d rows of the other tasks are committed. A repeated micro-batch writes no committed rows again"
             )
-        _log.warning(text, batchId, sum(m is None for m in messages), count_rows(messages))
+        _log.warning(text, batchId, sum(m is None for m in messages), total(messages).rows)
 
 
 def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stream: bool = False) -> WritePlan:
@@ -412,11 +412,7 @@ def first_turn(context: TaskContext | None) -> int:
     return context.partitionId() + int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 
-def count_rows(messages: Sequence[WriterCommitMessage | None]) -> int:
-    """Total rows written by the tasks that returned a commit message."""
-    return sum(m.rows for m in messages if isinstance(m, Written))
-
-
-def count_repeated(messages: Sequence[WriterCommitMessage | None]) -> int:
-    """Total rows that an exactly-once write found in the log already."""
-    return sum(m.repeated for m in messages if isinstance(m, Written))
+def total(messages: Sequence[WriterCommitMessage | None]) -> Written:
+    """Add up the counts of the tasks that returned a commit message."""
+    written = [m for m in messages if isinstance(m, Written)]
+    return Written(sum(m.rows for m in written), sum(m.repeated for m in written))

@@ -26,12 +26,11 @@ from pyspark_zkafka.write.writers import (
     Written,
     ZKafkaStreamWriter,
     ZKafkaWriter,
-    count_repeated,
-    count_rows,
     identity_of,
     named_topics,
     plan_topics,
     require_partitions,
+    total,
 )
 
 ONCE = {"deliveryGuarantee": "exactly-once"}
@@ -154,13 +153,13 @@ def test_a_task_without_rows(kind: type[RowWriter]) -> None:
 @given(MESSAGES, MESSAGES)
 def test_counts_add_up(some: list[Written | None], others: list[Written | None]) -> None:
     """The counts of several tasks add up; a failed task counts as zero."""
-    for count in (count_rows, count_repeated):
-        assert count(some + others) == count(some) + count(others)
-        assert count([*some, None]) == count(some)
+    whole, first, second = total(some + others), total(some), total(others)
+    assert whole == Written(first.rows + second.rows, first.repeated + second.repeated)
+    assert total([*some, None]) == first
 
 
 def test_counts() -> None:
     """Rows are counted separately from rows already in the log."""
     messages: Sequence[WriterCommitMessage | None] = [Written(7), None, Written(0, 5)]
-    assert (count_rows(messages), count_repeated(messages)) == (7, 5)
-    assert (count_rows([]), count_repeated([])) == (0, 0)
+    assert total(messages) == Written(7, 5)
+    assert total([]) == Written()
