@@ -77,7 +77,7 @@ class WritePlan:
 
     bootstrap_servers: str
     routers: Mapping[str, Router]
-    generation: frozenset[tuple[str, str | int, int]] | None = None
+    generation: frozenset[tuple[SinkIdentity, int]] | None = None
     ledger: LedgerPlan | None = None
     encoding: EncodingPlan | None = None
 
@@ -224,9 +224,9 @@ def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: 
         for name, topic in snapshot.topics.items()
     }
     generation = frozenset(
-        (name, identity, len(topic.partitions))
-        for name, topic in snapshot.topics.items()
-        if (identity := topic.topic_id or topic.czxid) is not None
+        (identity, len(topic.partitions))
+        for topic in snapshot.topics.values()
+        if (identity := identity_of(topic)) is not None
     )
     return WritePlan(bootstrap_servers, routers, generation if len(generation) == len(routers) else None)
 
