@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -188,7 +189,7 @@ class TransactionalProducer(CountingProducer):
     def start(self, transactional_id: str) -> None:
         """Fence earlier producers with the id, and wait until their transactions are complete."""
         self._id = transactional_id
-        self._complete("beginning to write", lambda timeout_s: self._sender.transactions.init(transactional_id, timeout_s))
+        self._complete("beginning to write", partial(self._sender.transactions.init, transactional_id))
         self._reports.answered()
 
     def renew(self) -> None:
@@ -229,15 +230,12 @@ class TransactionalProducer(CountingProducer):
     def _add_offset(self, offset: GroupOffset) -> None:
         transactions = self._sender.transactions
         doing = f"committing the offset of {offset.topic}-{offset.partition} of group {offset.group}"
+        call = partial(transactions.commit_offset, offset)
         if transactions.resumes_offsets:
-            self._complete(doing, lambda timeout_s: transactions.commit_offset(offset, timeout_s))
+            self._complete(doing, call)
         else:
             # A time-out of this step fails the transaction. Do not divide its time.
-            self._complete(
-                doing,
-                lambda timeout_s: self._bounded(lambda: transactions.commit_offset(offset, timeout_s), timeout_s),
-                slice_s=self._patience_s,
-            )
+            self._complete(doing, partial(self._bounded, call), slice_s=self._patience_s)
 
     def abort(self, patience_s: float | None = None) -> None:
         """Abort the transaction. Committed readers never see its rows and its offset. Waits as for each step by default."""
@@ -264,7 +262,7 @@ class TransactionalProducer(CountingProducer):
                 if (refusal := self._reports.refusal(doing, REFUSED_FOR_S)) is not None:
                     raise refusal from failed
 
-    def _bounded(self, call: Callable[[], None], timeout_s: float) -> None:
+    def _bounded(self, call: Callable[[float], None], timeout_s: float) -> None:
         """Make a call that may never return: librdkafka 1.4 to 2.16 check its time-out only when an answer arrives.
 
         Raises KafkaException (_TIMED_OUT) if it has not returned some seconds after the time-out. Then the client cannot be
@@ -278,7 +276,7 @@ class TransactionalProducer(CountingProducer):
 
         def run() -> None:
             try:
-                call()
+                call(timeout_s)
                 outcome.set_result(None)
             except KafkaException as error:
                 outcome.set_exception(error)
