@@ -29,14 +29,7 @@ _CORRUPT = {
     _WRONG_CHECKSUM: "its bytes do not have its CRC",
     _MALFORMED: "its lengths or counts do not fit its bytes",
 }
-
-
 _COLUMN_NUMBERS = {name: number for number, name in enumerate(COLUMNS)}
-_UTF8_FLAWS: dict[str, Callable[[Flaws], int]] = {
-    "key": lambda flaws: flaws.key_not_utf8,
-    "value": lambda flaws: flaws.value_not_utf8,
-    "headers": lambda flaws: flaws.header_not_utf8,
-}
 
 
 class RecordDecoder:
@@ -139,11 +132,11 @@ class RecordDecoder:
 
     def _require_readable(self, flaws: Flaws) -> None:
         """Raise for the first column of the schema that has a value that Spark cannot represent."""
+        not_utf8 = {"key": flaws.key_not_utf8, "value": flaws.value_not_utf8, "headers": flaws.header_not_utf8}
         for name in self._checked:
             if name == "timestamp" and flaws.timestamp_too_large >= 0:
                 raise malformed_timestamp(self._partition, flaws.timestamp_too_large, flaws.timestamp_ms)
-            offset = _UTF8_FLAWS[name](flaws) if name in _UTF8_FLAWS else -1
-            if offset >= 0:
+            if (offset := not_utf8.get(name, -1)) >= 0:
                 raise malformed_utf8(name, self._partition, offset)
 
     def _decode(self, fed: pa.Buffer, found: Decoded, limits: tuple[int, int, int]) -> Exception | None:
