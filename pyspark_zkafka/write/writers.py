@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -368,11 +369,10 @@ class RowSender:
         self._options = options
         self._routers = dict(plan.routers)
         self._producer = producer
-        self._first_turn = turn
         self._hash_keys = hash_keys
         self._observe = observe
         self._encode = row_encoder(plan.encoding)
-        self._turns: dict[str, int] = {}
+        self._turns = defaultdict[str, int](lambda: turn)
         self._sent = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
@@ -400,7 +400,7 @@ class RowSender:
         if router is None:
             found = self._producer.partitions_of(part.topic)
             router = self._routers[part.topic] = Router(part.topic, *found, self._options.partitioner)
-        turn = self._turns.get(part.topic, self._first_turn)
+        turn = self._turns[part.topic]
         partitions, self._turns[part.topic] = router.route(len(part.value), part.key, part.partition, turn, self._hash_keys)
         return partitions
 
