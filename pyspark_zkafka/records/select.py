@@ -157,9 +157,7 @@ def _may_log_in(properties: Mapping[str, Any], log_level: int) -> bool:
 
 def _login_of(properties: Mapping[str, Any]) -> Hashable:
     """The bootstrap servers, regardless of order, and the login."""
-    return frozenset(properties["bootstrap.servers"].split(",")), frozenset(
-        (name, value) for name, value in properties.items() if name.startswith("sasl.")
-    )
+    return configuration({n: v for n, v in properties.items() if n == "bootstrap.servers" or n.startswith("sasl.")})
 
 
 @contextmanager
