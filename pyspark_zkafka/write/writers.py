@@ -27,7 +27,7 @@ from pyspark_zkafka.model.ledger import (
     job_names,
     last_job,
 )
-from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic
 from pyspark_zkafka.model.partitioners import HashKeys, Router
 from pyspark_zkafka.model.planning import Assign, missing_topics
 from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
@@ -283,6 +283,7 @@ def _ledger(options: WriteOptions, plan: WritePlan, sink: SinkIdentity | None, *
 def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
     """The job that commits the offsets; None if they are too many for an entry, or committed. Blocks for some requests."""
     from pyspark_zkafka.brokers.ledger_offsets import Ledger
+    from pyspark_zkafka.group.offsets import open_group_offsets
 
     if options.once is None or not commit.offsets:
         return None
@@ -296,7 +297,9 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
     elsewhere = [last for last in moved if last is not None]
     asked = {*commit.offsets, *(tp for last in (*found, *elsewhere) for tp in last.partitions)}
-    committed = _committed(options, commit, plan, asked)
+    with open_group_offsets(options.connection, servers, commit) as offsets:
+        # If two stores differ, the larger offset: a job that was killed may have committed to the first only.
+        committed = {tp: stored.offset for tp, stored in offsets.committed(sorted(asked)).items()}
     job = group_job(queries[0], commit.offsets, found, committed, elsewhere)
     return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
 
@@ -311,18 +314,6 @@ def _entries(ledger: Ledger) -> Collection[Entry]:
         return replace(ledger, timeout_s=_COMPLETION_S).entries().values()
     except BrokersUnavailable:
         return replace(ledger, waits=False).entries().values()
-
-
-def _committed(
-    options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """The group's offsets. If two stores differ, the larger: a job that was killed may have committed to the first only."""
-    from pyspark_zkafka.group.offsets import open_group_offsets
-
-    if not partitions:
-        return {}
-    with open_group_offsets(options.connection, plan.bootstrap_servers, commit) as offsets:
-        return {tp: stored.offset for tp, stored in offsets.committed(sorted(partitions)).items()}
 
 
 def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
