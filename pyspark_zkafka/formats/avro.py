@@ -416,7 +416,7 @@ class AvroDecoder:
         """Decode payloads without their first `skip` bytes. Raises MemoryError."""
         out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), FLAW)
         program = AvroProgram(*(part.ctypes.data for part in self.program), len(self.program[2]) // 3)
-        found = require().avro_decode(byref(program), source.address, source.is_large, skip, out.address, flaws.ctypes.data)
+        found = require().avro_decode(byref(program), *source.column, skip, out.address, flaws.ctypes.data)
         if found < 0:
             raise MemoryError(f"no memory for {len(payloads)} Avro payloads, or more than 2 GiB of text in a column")
         return Decoded(out.array(self.type), {int(flaw["row"]): self._reason(flaw) for flaw in flaws[:found]})

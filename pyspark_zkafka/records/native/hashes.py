@@ -21,7 +21,7 @@ def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
     done = 0
     for chunk in keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]:
         place = CArray.of(chunk)
-        require().hash(_KINDS[name], place.address, place.is_large, hashes[done:].ctypes.data)
+        require().hash(_KINDS[name], *place.column, hashes[done:].ctypes.data)
         done += len(chunk)
     return hashes.view(np.int32)
 
@@ -34,10 +34,8 @@ def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
     sums = (c_uint64 * 2)()
     done = require().hash_rows(
         topic_argument(batch.topic),
-        value.address,
-        value.is_large,
-        key.address,
-        key.is_large,
+        *value.column,
+        *key.column,
         partitions.address,
         timestamps.address,
         headers.address,

@@ -216,11 +216,9 @@ class CArray:
         return None if self._buffer is None else addressof(self._buffer)
 
     @property
-    def is_large(self) -> bool:
-        """True if its offsets have 64 bits."""
-        return self._filled is not None and bool(
-            pa.types.is_large_binary(self._filled) or pa.types.is_large_string(self._filled)
-        )
+    def column(self) -> tuple[int | None, bool]:
+        """The address, and whether the offsets have 64 bits, as C functions take a column of bytes or text."""
+        return self.address, self._filled in (pa.large_binary(), pa.large_string())
 
     def array(self, type: pa.DataType) -> pa.Array:
         """The array that C has filled in."""

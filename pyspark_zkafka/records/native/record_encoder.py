@@ -164,15 +164,7 @@ class RecordEncoder:
         value, key, timestamps, headers = map(
             CArray.of, (rows.value, rows.key, rows.timestamp_ms, headers_argument(rows.headers))
         )
-        columns = (
-            value.address,
-            value.is_large,
-            key.address,
-            key.is_large,
-            timestamps.address,
-            headers.address,
-            self._now_ms(),
-        )
+        columns = (*value.column, *key.column, timestamps.address, headers.address, self._now_ms())
         address = order.ctypes.data
         for number, start, stop in zip(numbers.tolist(), starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
             partition = TopicPartition(rows.topic, number)

@@ -36,7 +36,7 @@ def test_hashing_takes_nothing_over(pool: pa.MemoryPool) -> None:
     hashes = np.zeros(1000, dtype=np.uint32)
     for _ in range(50):
         place = CArray.of(some(pool))
-        require().hash(0, place.address, place.is_large, hashes.ctypes.data)
+        require().hash(0, *place.column, hashes.ctypes.data)
         del place
     assert pool.bytes_allocated() == 0
     assert len(set(hashes.tolist())) == 1
@@ -45,8 +45,7 @@ def test_hashing_takes_nothing_over(pool: pa.MemoryPool) -> None:
 def test_null_pointer() -> None:
     """A missing array is a null pointer, and nothing is released."""
     place = CArray.of(None)
-    assert place.address is None
-    assert not place.is_large
+    assert place.column == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,8 @@ def test_null_pointer() -> None:
 )
 def test_large_offsets(kind: pa.DataType, large: bool) -> None:
     """The type determines whether offsets have 64 bits."""
-    assert CArray.of(pa.array([], kind)).is_large is large
+    place = CArray.of(pa.array([], kind))
+    assert place.column == (place.address, large)
 
 
 def test_place_to_fill() -> None:
