@@ -80,12 +80,12 @@ class CountingProducer:
         make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._properties = dict(properties)
         limits = QueueLimits()
         # 0 means no limit, as in librdkafka.
-        records = int(self._properties.pop("queue.buffering.max.messages", limits.records)) or sys.maxsize
-        kilobytes = self._properties.pop("queue.buffering.max.kbytes", limits.size_bytes // 1024)
+        records = int(properties.get("queue.buffering.max.messages", limits.records)) or sys.maxsize
+        kilobytes = properties.get("queue.buffering.max.kbytes", limits.size_bytes // 1024)
         self._limits = QueueLimits(records, int(kilobytes) * 1024)
+        self._properties = {**properties, **_UNLIMITED}
         self._make_sender = make_sender
         self._clock = clock
         self._reports = ErrorReports(clock)
@@ -95,7 +95,7 @@ class CountingProducer:
         self._known_partitions: dict[str, int] = {}
 
     def __enter__(self) -> CountingProducer:
-        sender = self._make_sender({**self._properties, **_UNLIMITED}, self._limits, self._reports)
+        sender = self._make_sender(self._properties, self._limits, self._reports)
         try:
             self._open = sender.__enter__()
         except KafkaException as error:
