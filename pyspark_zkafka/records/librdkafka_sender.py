@@ -28,6 +28,7 @@ class MessageSender(Sender):
     """The `Sender` that passes rows to confluent-kafka as Python objects, a few thousand at a time."""
 
     serves_any_id = False
+    failure: Failure | None = None
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
         self._properties = {**properties, "delivery.report.only.error": True}
@@ -41,7 +42,6 @@ class MessageSender(Sender):
         self._awaited = 0
         self._partitions: set[tuple[str, int]] = set()
         self._handed_over = self._failed = 0
-        self._first_failure: Failure | None = None
         self._is_throttled = False
         self._is_slow_to_start = str(properties.get("enable.idempotence")).lower() == "true"
 
@@ -56,7 +56,7 @@ class MessageSender(Sender):
     def begin(self) -> None:
         self._partitions.clear()
         self._handed_over = self._failed = 0
-        self._first_failure = None
+        self.failure = None
         self._is_throttled = False
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
@@ -73,7 +73,7 @@ class MessageSender(Sender):
             if self._is_slow_to_start:
                 self._hasten(piece.topic)
             self.poll(0)
-            if self._first_failure is not None:
+            if self.failure is not None:
                 return False
         return True
 
@@ -100,10 +100,6 @@ class MessageSender(Sender):
     @property
     def acknowledged(self) -> int:
         return self._handed_over - self._failed - self.queued
-
-    @property
-    def failure(self) -> Failure | None:
-        return self._first_failure
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
@@ -135,7 +131,7 @@ class MessageSender(Sender):
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             self._note(error)
-            self._first_failure = self._first_failure or Failure("the client failed", f"{error.name()}: {error.str()}")
+            self.failure = self.failure or Failure("the client failed", f"{error.name()}: {error.str()}")
 
     @property
     def _producer(self) -> Producer:
@@ -193,7 +189,7 @@ class MessageSender(Sender):
             self._note_failure(message.topic(), message.partition(), error.code())
 
     def _note_failure(self, topic: str, partition: int, code: int) -> None:
-        self._first_failure = self._first_failure or Failure.of(topic, partition, code, is_throttled=self._is_throttled)
+        self.failure = self.failure or Failure.of(topic, partition, code, is_throttled=self._is_throttled)
 
     def _on_throttle(self, event: ThrottleEvent) -> None:
         self._is_throttled = True
