@@ -59,13 +59,8 @@ _COMMIT_S = 10.0
 class Writing:
     """A task's attempt to write a slot.
 
-    Attributes
-    ----------
-    query : str, optional
-        The id of its streaming query, if Spark names one.
-    former : re.Pattern, optional
-        Matches the bases of ledgers that the write may have used before its batchId was set or left out; None if `query` is
-        enough to find them.
+    `query` is the id of its streaming query, if Spark names one. `former` matches the bases of ledgers that the write may
+    have used before its batchId was set or left out. It is None if `query` is enough to find them.
     """
 
     name: QueryName
