@@ -218,7 +218,7 @@ def send_promptly() -> bool:
     acknowledgement. The kernel resets it when the worker answers, so every task must set it between the two parts.
     TCP_NODELAY sends the end of a task's result without waiting for the JVM's acknowledgement, and stays set.
     """
-    connection = _worker_socket()
+    connection = next((found for found in _locals(_DAEMON, "sock") if isinstance(found, socket.socket)), None)
     if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
         return False
     try:
@@ -230,15 +230,6 @@ def send_promptly() -> bool:
     return True
 
 
-def _worker_socket() -> socket.socket | None:
-    """Return the socket that Spark's daemon has accepted for this worker; None outside of a worker that it has forked."""
-    for module, frame in _callers():
-        found = frame.f_locals.get("sock") if module == _DAEMON else None
-        if isinstance(found, socket.socket):
-            return found
-    return None
-
-
 def whole_input(batches: Iterator[T]) -> Iterator[T]:
     """Yield a task's batches. Raises EOFError after the last one if the task has ended before its input.
 
@@ -247,11 +238,10 @@ def whole_input(batches: Iterator[T]) -> Iterator[T]:
     (``UNSUPPORTED_PYSPARK``) in a task whose input cannot be found.
     """
     yield from batches
-    for module, frame in _callers():
-        peek = getattr(frame.f_locals.get("infile"), "peek", None) if module == _WORKER else None
-        if peek is None:
+    for infile in _locals(_WORKER, "infile"):
+        if not hasattr(infile, "peek"):
             continue
-        if not peek(1):
+        if not infile.peek(1):
             raise EOFError(
                 "Spark has ended the task before its input: the input or another task failed, or the query was stopped"
             )
@@ -271,6 +261,11 @@ def whole_input(batches: Iterator[T]) -> Iterator[T]:
 def is_called_by(module: str) -> bool:
     """True if a module, such as one of Spark's workers, is on the call stack."""
     return any(name == module for name, _ in _callers())
+
+
+def _locals(module: str, name: str) -> Iterator[Any]:
+    """Yield the value of a local variable, or None, in each frame of a module on the call stack, innermost first."""
+    return (frame.f_locals.get(name) for caller, frame in _callers() if caller == module)
 
 
 def _callers() -> Iterator[tuple[str, FrameType]]:

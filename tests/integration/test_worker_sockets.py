@@ -14,13 +14,13 @@ PROGRAM = """
 import socket, sys
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from pyspark_zkafka.worker import TaskObject, _worker_socket
+from pyspark_zkafka.worker import TaskObject, _locals
 
 class Reader(TaskObject, DataSourceReader):
     def __init__(self):
         self.state = "some"
     def read(self, partition):
-        connection = _worker_socket()
+        connection = next(filter(None, _locals("pyspark.daemon", "sock")))
         options = (socket.TCP_QUICKACK, socket.TCP_NODELAY) if connection.family == socket.AF_INET else ()
         yield " ".join(str(connection.getsockopt(socket.IPPROTO_TCP, option)) for option in options) or "unix",
 
