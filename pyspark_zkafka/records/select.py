@@ -265,7 +265,7 @@ def open_transactional(
     def lease(make_sender: type[Sender]) -> AbstractContextManager[TransactionalProducer]:
         is_shared = generation is not None and make_sender.serves_any_id
         key = (TransactionalProducer, make_sender, generation, configuration(others)) if is_shared else None
-        return _clients.lease(key, lambda: TransactionalProducer(properties, make_sender, topic=topic), _TRANSACTIONAL)
+        return _clients.lease(key, lambda: TransactionalProducer(properties, make_sender, topic), _TRANSACTIONAL)
 
     with ExitStack() as opened:
         producer = _lease_producer(opened, connection, properties, lease)

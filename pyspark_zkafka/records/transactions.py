@@ -121,7 +121,7 @@ class TransactionalProducer(CountingProducer):
     ----------
     properties : mapping
         From `transactional_properties`.
-    topic : str, optional
+    topic : str
         A topic to write to. Its metadata is requested first: without a connected broker, librdkafka looks up the
         coordinator of transactions only every 500 ms.
     """
@@ -134,8 +134,8 @@ class TransactionalProducer(CountingProducer):
         self,
         properties: Mapping[str, Any],
         make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
+        topic: str,
         clock: Callable[[], float] = time.monotonic,
-        topic: str | None = None,
     ) -> None:
         super().__init__(properties, make_sender, clock)
         self._topic = topic
@@ -148,11 +148,10 @@ class TransactionalProducer(CountingProducer):
     def __enter__(self) -> TransactionalProducer:
         super().__enter__()
         try:
-            if self._topic is not None:
-                with suppress(KafkaException):  # the next request reports the error
-                    # The first answer replaces the bootstrap servers by the cluster's brokers, the second one connects.
-                    for _ in range(2):
-                        self._sender.leaders(self._topic, INTRODUCTION_S)
+            with suppress(KafkaException):  # the next request reports the error
+                # The first answer replaces the bootstrap servers by the cluster's brokers, the second one connects.
+                for _ in range(2):
+                    self._sender.leaders(self._topic, INTRODUCTION_S)
         except BaseException:
             super().__exit__()
             raise

@@ -128,7 +128,7 @@ def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) ->
     topic, key = options.ledger_topic, key_of(name, slot, width)
     servers = plan_write(options, is_stream=True).bootstrap_servers
     properties = transactional_properties(options.connection, servers, name.transactional_id(slot))
-    with TransactionalProducer(properties, MessageSender, topic=topic) as producer:
+    with TransactionalProducer(properties, MessageSender, topic) as producer:
         producer.start(properties["transactional.id"])
         producer.begin()
         offset = GroupOffset(key.group, topic, key.partition, 0, "not committed")

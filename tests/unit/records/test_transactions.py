@@ -72,6 +72,9 @@ class Client:
             self._note(error)
         self.reported.clear()
 
+    def leaders(self, topic: str, timeout_s: float) -> tuple[None, dict[int, int]]:
+        return None, {}
+
     def init(self, transactional_id: str, timeout_s: float) -> None:
         assert transactional_id == ID
         self._take("init", timeout_s)
@@ -118,7 +121,7 @@ class Made:
 
         self.errors: dict[str, list[KafkaError]] = {}
         self.reported: list[KafkaError] = []
-        self._producer = TransactionalProducer(properties, make, clock)
+        self._producer = TransactionalProducer(properties, make, "t", clock)
 
     @contextmanager
     def open(self) -> Iterator[TransactionalProducer]:
