@@ -82,9 +82,9 @@ class UnreadableZnode:
 class GroupReport:
     """A consumer group: its decoded znodes, and its offsets and members in Kafka.
 
-    `topics` has the names under ``owners`` and ``offsets``, also without any partition. `unreadable` has registrations,
-    claims and offsets that the mappings lack, in this order. `kafka_offsets` is empty, and the number of members in Kafka,
-    `kafka_members`, is None, unless they were requested.
+    `topics` has the names under ``owners`` and ``offsets``, also without any partition. The mappings lack unreadable
+    registrations, claims and offsets: `unreadable_members` (by consumer), `unreadable_owners` and `unreadable_offsets`.
+    `kafka_offsets` is empty, and the number of members in Kafka, `kafka_members`, is None, unless they were requested.
     """
 
     name: str
@@ -92,7 +92,9 @@ class GroupReport:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
-    unreadable: tuple[UnreadableZnode, ...] = ()
+    unreadable_members: Mapping[str, UnreadableZnode] = field(default_factory=dict)
+    unreadable_owners: tuple[UnreadableZnode, ...] = ()
+    unreadable_offsets: tuple[UnreadableZnode, ...] = ()
     kafka_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     kafka_members: int | None = None
 
@@ -119,19 +121,9 @@ class GroupReport:
         return any(member.registration.pattern != "static" for member in self.members.values())
 
     @property
-    def unreadable_members(self) -> dict[str, UnreadableZnode]:
-        """The unreadable registrations by consumer."""
-        return {znode.path.rpartition("/")[2]: znode for znode in self._unreadable_below(group_znodes.ids_path(self.name))}
-
-    @property
-    def unreadable_owners(self) -> list[UnreadableZnode]:
-        """The unreadable claims."""
-        return self._unreadable_below(group_znodes.owners_path(self.name))
-
-    @property
-    def unreadable_offsets(self) -> list[UnreadableZnode]:
-        """The unreadable offsets."""
-        return self._unreadable_below(group_znodes.offsets_path(self.name))
+    def unreadable(self) -> list[UnreadableZnode]:
+        """The unreadable registrations, claims and offsets, in this order."""
+        return [*self.unreadable_members.values(), *self.unreadable_owners, *self.unreadable_offsets]
 
     def subscribed_topics(self, names: Iterable[str]) -> set[str]:
         """Return the topics of readable registrations. `names` has the existing topics, needed for filters only."""
@@ -141,9 +133,6 @@ class GroupReport:
     def all_topics(self, names: Iterable[str]) -> set[str]:
         """Return the subscribed, owned and committed topics. `names` has the existing topics, needed for filters only."""
         return {*self.topics, *self.subscribed_topics(names), *(tp.topic for tp in self.kafka_offsets)}
-
-    def _unreadable_below(self, parent: str) -> list[UnreadableZnode]:
-        return [znode for znode in self.unreadable if znode.path.startswith(f"{parent}/")]
 
 
 def decode_groups(
@@ -161,41 +150,37 @@ def decode_groups(
 
 
 def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[str, Znode]) -> GroupReport:
-    ids, owners, offsets = (
-        path(group) for path in (group_znodes.ids_path, group_znodes.owners_path, group_znodes.offsets_path)
-    )
     members: dict[str, Member] = {}
     claims: dict[TopicPartition, Owner] = {}
     commits: dict[TopicPartition, Committed] = {}
-    unreadable: dict[str, list[UnreadableZnode]] = {ids: [], owners: [], offsets: []}
+    unreadable: dict[str, list[UnreadableZnode]] = {"ids": [], "owners": [], "offsets": []}
     for path, node in nodes.items():
         stat = node.stat
-        parent = "/".join(path.split("/")[:4])
+        kind, *_, key = path.split("/")[3:]
         partition: Partition | None = None
         value: str | int | None = None
         try:
-            if parent == ids:
-                registration = group_znodes.decode_registration(path, node.data)
-                members[path.rpartition("/")[2]] = Member(registration, stat.ephemeral_owner)
+            if kind == "ids":
+                members[key] = Member(group_znodes.decode_registration(path, node.data), stat.ephemeral_owner)
                 continue
-            topic, key = path.split("/")[-2:]
-            partition = group_znodes.parse_key(path, topic, key)
-            decode = group_znodes.decode_owner if parent == owners else group_znodes.decode_offset
+            partition = group_znodes.parse_key(path, path.split("/")[-2], key)
+            decode = group_znodes.decode_owner if kind == "owners" else group_znodes.decode_offset
             value = decode(path, node.data)
             if isinstance(partition, LegacyPartition):
                 expected = "a partition's number as the znode's name (broker-partition is of Kafka 0.7)"
                 raise CodecError(path, key.encode(), expected)
         except CodecError as error:
-            unreadable[parent].append(UnreadableZnode(path, error, partition, value, stat.modified_ms, stat.version))
+            unreadable[kind].append(UnreadableZnode(path, error, partition, value, stat.modified_ms, stat.version))
             continue
         if isinstance(value, str):
             claims[partition] = Owner(value, stat.ephemeral_owner)
         else:
             commits[partition] = Committed(value, stat.modified_ms, stat.mzxid, stat.version)
-    topics = frozenset([*children.get(owners, ()), *children.get(offsets, ())])
-    return GroupReport(
-        group, members, claims, commits, topics, tuple(znode for found in unreadable.values() for znode in found)
-    )
+    parents = group_znodes.owners_path(group), group_znodes.offsets_path(group)
+    topics = frozenset(name for parent in parents for name in children.get(parent, ()))
+    unreadable_members = {znode.path.rpartition("/")[2]: znode for znode in unreadable["ids"]}
+    owners, offsets = tuple(unreadable["owners"]), tuple(unreadable["offsets"])
+    return GroupReport(group, members, claims, commits, topics, unreadable_members, owners, offsets)
 
 
 @dataclass(frozen=True, slots=True)

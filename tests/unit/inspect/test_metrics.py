@@ -111,12 +111,12 @@ def test_topics_that_members_left(
     members: dict[str, dict[str, int]], unreadable: tuple[str, ...], left: dict[tuple[str, ...], int]
 ) -> None:
     """Existing topics of a group are marked if its members are known, and none subscribes to the topic."""
-    paths = [f"/consumers/g/ids/{name}" for name in unreadable]
+    paths = {name: f"/consumers/g/ids/{name}" for name in unreadable}
     group = GroupReport(
         "g",
         members={name: Member(ConsumerRegistration(topics)) for name, topics in members.items()},
         topics=frozenset({"t", "u", "deleted"}),
-        unreadable=tuple(UnreadableZnode(path, CodecError(path, b"", "JSON")) for path in paths),
+        unreadable_members={name: UnreadableZnode(path, CodecError(path, b"", "JSON")) for name, path in paths.items()},
     )
     assert values(group_metrics([group], ["t", "u", "v"]))["zkafka_consumergroup_unsubscribed_topic"] == left
 

@@ -139,12 +139,13 @@ def test_unreadable_znodes() -> None:
     claim, member = "/consumers/g/owners/t/1", "/consumers/g/ids/g_c1"
     assert problems(
         replace(
-            GROUP, owners={T0: GROUP.owners[T0]}, unreadable=(UnreadableZnode(claim, CodecError(claim, None, "an owner")),)
+            GROUP,
+            owners={T0: GROUP.owners[T0]},
+            unreadable_owners=(UnreadableZnode(claim, CodecError(claim, None, "an owner")),),
         )
     ) == [(None, None, "unreadable znode")]
-    (problem, *others) = verify_group(
-        replace(GROUP, members={}, unreadable=(UnreadableZnode(member, CodecError(member, b"t", "a registration")),)), LOGS
-    )
+    registration = UnreadableZnode(member, CodecError(member, b"t", "a registration"))
+    (problem, *others) = verify_group(replace(GROUP, members={}, unreadable_members={"g_c1": registration}), LOGS)
     assert (problem.found, problem.remedy) == (
         "b't', expected a registration",
         "JVM members cannot rebalance; correct or delete /consumers/g/ids/g_c1",
@@ -157,7 +158,8 @@ def test_regex_that_only_java_accepts() -> None:
     path, data = "/consumers/g/ids/g_c1", b'{"pattern":"white_list","subscription":{"a(?!b)c":1}}'
     with pytest.raises(CodecError) as raised:
         decode_registration(path, data)
-    (problem,) = verify_group(replace(GROUP, members={}, unreadable=(UnreadableZnode(path, raised.value),)), LOGS)
+    unreadable = {"g_c1": UnreadableZnode(path, raised.value)}
+    (problem,) = verify_group(replace(GROUP, members={}, unreadable_members=unreadable), LOGS)
     assert problem.remedy == f"JVM members cannot rebalance if Java rejects this regex; if so, correct or delete {path}"
 
 
