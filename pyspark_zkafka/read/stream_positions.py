@@ -173,15 +173,11 @@ class StreamStarts:
     def _require_leaders(self, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> None:
         offline = [tp for tp in sorted(partitions) if tp in snapshot.states and snapshot.leader(tp) is None]
         needed = [tp for tp in offline if self._depends_on_time(tp) and self._is_later_each_time(tp)]
-        if not needed or self.options.read.skip_offline:
+        if self.options.read.skip_offline:
             return
-        if self.options.group is not None:
-            committed = self.session.offsets.committed(needed, skip_malformed=True)
-            needed = [tp for tp in needed if tp not in committed]
-            new = self.session.created_after_subscription(needed)
-            needed = [tp for tp in needed if tp not in new]
-        if needed:
-            raise describe_offline(needed, snapshot)
+        placed = self._placed(needed)
+        if unplaced := [tp for tp in needed if tp not in placed]:
+            raise describe_offline(unplaced, snapshot)
 
     def find(
         self,
