@@ -331,25 +331,24 @@ def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity
     Several requests confirm a deletion, since a broker that has just started may know no topic. `fetchOffset.numRetries`
     limits the retries of a failed request.
     """
-    retry = options.retry(time.sleep)
-    from pyspark_zkafka.brokers.admin import lease_admin
-
-    topic, connection = split.partition.topic, options.connection
+    topic, connection, retry = split.partition.topic, options.connection, options.retry(time.sleep)
     if split.topic_id is not None:
+        from pyspark_zkafka.brokers.admin import lease_admin
+
         with lease_admin(servers, connection.kafka) as admin:
             found = retry.until(lambda ids: topic in ids, lambda: admin.topic_ids([topic]))
-        return _compared(topic in found, found.get(topic) in (None, split.topic_id))
-    if split.czxid is not None and connection.zookeeper is not None:
+        exists, is_same = topic in found, found.get(topic) in (None, split.topic_id)
+    elif split.czxid is not None and connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             czxid = retry(lambda: zookeeper.czxid(topic))
-        return _compared(czxid is not None, czxid == split.czxid)
-    return "same"
-
-
-def _compared(exists: bool, same: bool) -> Identity:
-    return "deleted" if not exists else "same" if same else "created again"
+        exists, is_same = czxid is not None, czxid == split.czxid
+    else:
+        return "same"
+    if not exists:
+        return "deleted"
+    return "same" if is_same else "created again"
 
 
 _OPERATORS: dict[type[Filter], Operator] = {
@@ -361,12 +360,11 @@ _OPERATORS: dict[type[Filter], Operator] = {
     LessThan: "<",
     LessThanOrEqual: "<=",
 }
-_COLUMNS = ("topic", "partition", "offset", "timestamp")
 
 
 def _comparison(spark_filter: Any) -> Comparison | None:
     operator = _OPERATORS.get(type(spark_filter))
-    if operator is None or len(spark_filter.attribute) != 1 or spark_filter.attribute[0] not in _COLUMNS:
+    if operator is None or len(spark_filter.attribute) != 1:
         return None
     value = tuple(spark_filter.value) if operator == "in" else spark_filter.value
     return Comparison(spark_filter.attribute[0], operator, value)
