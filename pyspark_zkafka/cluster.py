@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.conditions import MIGRATED_TO_KRAFT, NO_BROKERS, NO_LISTENER, WRONG_SECURITY_PROTOCOL
-from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot
 from pyspark_zkafka.model.planning import Listener, SubscribeExcept, SubscribePattern, Subscription, requested_topics
 from pyspark_zkafka.options.values import ConnectionOptions
 
@@ -143,29 +142,20 @@ def bootstrap_servers(connection: ConnectionOptions, snapshot: ClusterSnapshot) 
         raise NO_BROKERS(
             "No live broker is registered under /brokers/ids; start one, or check the chroot in zookeeper.connect",
         )
-    endpoints = [connection.listener.endpoint(broker) for broker in snapshot.brokers.values()]
-    found = [endpoint for endpoint in endpoints if endpoint is not None]
+    listener, brokers = connection.listener, snapshot.brokers.values()
+    found = [endpoint for broker in brokers if (endpoint := listener.endpoint(broker)) is not None]
     if not found:
-        raise _no_listener(connection, snapshot)
-    _require_protocol(connection.listener, found)
-    return ",".join(map(str, found))
-
-
-def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> None:
-    """Raise if a named listener has another security protocol. librdkafka would retry until the time-out."""
-    for endpoint in endpoints:
+        requested = listener.name or f"with kafka.security.protocol {listener.security_protocol}"
+        registered = sorted({f"{e.listener} ({e.security_protocol})" for broker in brokers for e in broker.endpoints})
+        raise NO_LISTENER(
+            f"No broker has a listener {requested}; the brokers register {', '.join(registered)}; "
+            "set listener.name or kafka.security.protocol accordingly",
+        )
+    for endpoint in found:  # with another protocol, librdkafka would retry until the time-out
         if endpoint.security_protocol.upper() != listener.security_protocol.upper():
             raise WRONG_SECURITY_PROTOCOL(
                 f"The listener {endpoint.listener} at {endpoint} is registered with {endpoint.security_protocol}, and "
                 f"kafka.security.protocol is {listener.security_protocol}; set it to {endpoint.security_protocol}, or, if "
                 "a proxy converts the protocol, set kafka.bootstrap.servers to the proxy's address",
             )
-
-
-def _no_listener(connection: ConnectionOptions, snapshot: ClusterSnapshot) -> ClusterStateError:
-    requested = connection.listener.name or f"with kafka.security.protocol {connection.listener.security_protocol}"
-    registered = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
-    return NO_LISTENER(
-        f"No broker has a listener {requested}; the brokers register {', '.join(registered)}; "
-        "set listener.name or kafka.security.protocol accordingly",
-    )
+    return ",".join(map(str, found))

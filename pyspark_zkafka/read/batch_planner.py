@@ -17,7 +17,7 @@ from pyspark_zkafka.cluster import (
     subscribed_topics,
 )
 from pyspark_zkafka.conditions import NO_GROUP_OFFSETS, OFFSET_OUT_OF_RANGE, report_data_loss
-from pyspark_zkafka.errors import GroupError, listing, nearest
+from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, LogOffsets, resolve
 from pyspark_zkafka.model.planning import (
@@ -185,17 +185,15 @@ def _committed(
     with GroupOffsets(options.connection, servers, group, options.stores, zookeeper) as offsets:
         committed = offsets.committed(partitions)
         if not committed and options.reset is None and not offsets.committed(list(snapshot.states)):
-            raise _without_offsets(group, snapshot.topics, offsets.group_names())
+            groups = offsets.group_names()
+            near = None if group in groups else nearest(group, groups)
+            known = f"groups with offsets: {listing(groups) or 'none'}" if near is None else f"did you mean {near}?"
+            raise NO_GROUP_OFFSETS(
+                f"Group {group} has no offset in {listing(snapshot.topics)}, and startingOffsets is committed ({known}); "
+                "correct group.id, or say where to start: set startingOffsets to earliest, or auto.offset.reset for the "
+                "partitions without an offset",
+            )
     stale = outdated(committed, snapshot)
     if stale:
         report_outdated(stale, committed, options.fail_on_data_loss)
     return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
-
-
-def _without_offsets(group: str, topics: Collection[str], groups: Collection[str]) -> GroupError:
-    near = None if group in groups else nearest(group, groups)
-    known = f"groups with offsets: {listing(groups) or 'none'}" if near is None else f"did you mean {near}?"
-    return NO_GROUP_OFFSETS(
-        f"Group {group} has no offset in {listing(topics)}, and startingOffsets is committed ({known}); correct group.id, "
-        "or say where to start: set startingOffsets to earliest, or auto.offset.reset for the partitions without an offset",
-    )
