@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -72,47 +72,43 @@ class StreamSession:
         return self
 
     def _connect(self) -> None:
-        connection = self._read.connection
+        ensemble = self._read.connection.zookeeper
         membership = "none" if self._group is None else self._group.membership
-        ensemble, may_join = connection.zookeeper, membership in ("auto", "zookeeper")
-        if ensemble is not None and not (may_join and self._join_in_zookeeper(ensemble)):
-            self._open_zookeeper(ensemble)
-            membership = "kafka" if membership == "auto" else membership
+        if ensemble is not None:
+            if membership == "auto":
+                membership = "kafka" if self._is_migrated(ensemble) else "zookeeper"
+            if membership == "zookeeper":
+                self._join_in_zookeeper(ensemble)
+            else:
+                self._zookeeper = self._open_zookeeper(ensemble, self._opened)
         group = None if self.member is None else self.member.group
         self.cluster = ClusterState(self._read, self._zookeeper, group, self._clock, self.retry)
         self._opened.callback(self.cluster.close)
         if membership == "kafka":
             self._join_in_kafka()
 
-    def _open_zookeeper(self, ensemble: ZooKeeperConfig) -> None:
+    def _open_zookeeper(self, ensemble: ZooKeeperConfig, opened: ExitStack) -> ZooKeeperClient:
         from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
         client = ZooKeeperClient(ensemble)
         self.retry(client.__enter__)
-        self._opened.callback(client.close)
-        self._zookeeper = client
+        opened.callback(client.close)
+        return client
 
-    def _join_in_zookeeper(self, ensemble: ZooKeeperConfig) -> bool:
-        """Join. Returns False if all brokers have left ZooKeeper, and the options do not require membership there."""
+    def _join_in_zookeeper(self, ensemble: ZooKeeperConfig) -> None:
         from pyspark_zkafka.group.member import GroupMember
 
         group = self._required_group
-        if group.membership == "auto" and self._is_migrated(ensemble):
-            return False
         member = GroupMember(ensemble, group, self._subscription)
         self.retry(member.join)
         self._opened.callback(member.leave)
         self.member, self._zookeeper = member, member.client
         _log.info("%s joined group %s in ZooKeeper (groupMembership=%s)", member.consumer, group.name, group.membership)
-        return True
 
     def _is_migrated(self, ensemble: ZooKeeperConfig) -> bool:
         """Return True if all brokers have left ZooKeeper. Raises an error if the group's offsets have stayed there."""
-        from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
-
-        zookeeper = ZooKeeperClient(ensemble)
-        self.retry(zookeeper.__enter__)
-        with closing(zookeeper):
+        with ExitStack() as opened:
+            zookeeper = self._open_zookeeper(ensemble, opened)
             if not self._have_brokers_left(zookeeper):
                 return False
             if "zookeeper" in self._read.stores:
