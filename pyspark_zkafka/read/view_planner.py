@@ -9,7 +9,6 @@ from functools import partial
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, describe_migration
-from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import ZKafkaError, listing
 from pyspark_zkafka.inspect import view_rows as rows
 from pyspark_zkafka.inspect.groups import decode_groups
@@ -41,8 +40,6 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             read = _of_groups if VIEWS[view].has_groups else _of_cluster
             return read(view, options, zookeeper)
-    if VIEWS[view].needs_zookeeper:
-        raise INVALID_OPTION(f"view={view} reads ZooKeeper and needs zookeeper.connect")
     with KafkaAdmin.of(connection) as admin:
         return _of_cluster(view, options, admin)
 

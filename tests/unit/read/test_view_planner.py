@@ -1,4 +1,4 @@
-"""Views with a fake ensemble, and views that need another source than the given one."""
+"""Views with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from pyspark_zkafka.errors import CodecError, OptionError
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read import view_planner as planner
@@ -89,11 +89,3 @@ def test_malformed_znodes(client: EnsembleClient, view: Callable[..., list[Row]]
         if name != "admin":
             with pytest.raises(CodecError, match=path):
                 view(name, subscribe="bad")
-
-
-@each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
-def test_views_of_zookeeper(view: str) -> None:
-    """A view with data that only ZooKeeper has needs zookeeper.connect."""
-    options = parse_read({"kafka.bootstrap.servers": "broker1:9092", "view": "topics"})
-    with pytest.raises(OptionError, match=rf"view={view} reads ZooKeeper and needs zookeeper\.connect"):
-        plan_view(view, options)
