@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, consumer_host
 from pyspark_zkafka.inspect.reads import ClusterReport
@@ -25,8 +25,8 @@ class Gauge:
 
     name: str
     text: str
-    labels: tuple[str, ...] = ()
-    values: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    labels: tuple[str, ...]
+    values: Mapping[tuple[str, ...], float]
 
 
 def cluster_metrics(cluster: ClusterReport) -> Iterator[Gauge]:

@@ -14,7 +14,7 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.planning import describe_offline
 from pyspark_zkafka.model.resumption import outdated
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
-from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
+from pyspark_zkafka.read.stream_planner import StreamState
 from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession, StreamWarnings
 from pyspark_zkafka.retries import may_succeed_later
 
@@ -27,8 +27,6 @@ _OWN_WAIT_S = 0.2
 _OTHERS_WAIT_S = 1.0
 _SHOWN = 5
 _SAMPLE_AGE_S = 60.0
-
-Assigned = Mapping[TopicPartition, PartitionProgress]
 
 
 class StreamEnds:
@@ -66,7 +64,7 @@ class StreamEnds:
             lambda tp, end: end < state.known_end(tp),
             lambda before: self._after_transactions(self._session.log_ends(before, epochs)[0], state),
         )
-        unanswered = self._validate(ends, state.assigned, epochs)
+        unanswered = self._validate(ends, state, epochs)
         if due := self._warnings.due("unvalidated", sorted(unanswered)):
             _log.warning("%s cannot be validated after an election yet, retrying", listing(due))
         if unanswered:
@@ -86,13 +84,13 @@ class StreamEnds:
         return {tp: moved.get(tp, end) for tp, end in ends.items() if tp not in failed}
 
     def _validate(
-        self, ends: Mapping[TopicPartition, int], assigned: Assigned, epochs: Mapping[TopicPartition, int]
+        self, ends: Mapping[TopicPartition, int], state: StreamState, epochs: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
         """Report logs that a new leader has truncated. Returns the partitions without an answer in time."""
         elected = {
-            tp: assigned[tp]
-            for tp in ends
-            if 0 <= assigned[tp].leader_epoch < epochs.get(tp, -1) and 0 < assigned[tp].position <= ends[tp]
+            tp: progress
+            for tp, progress in state.assigned.items()
+            if tp in ends and 0 <= progress.leader_epoch < epochs.get(tp, -1) and 0 < progress.position <= ends[tp]
         }
         if not elected:
             return set()
