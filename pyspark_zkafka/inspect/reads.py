@@ -205,7 +205,12 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
     """
     notes: tuple[str, ...] = ()
     if snapshot.is_outdated:
-        snapshot, notes = _with_known_brokers(brokers, snapshot)
+        try:
+            known = brokers().snapshot(snapshot.topics)
+        except ClusterStateError as error:
+            notes = (error.message,)
+        else:
+            snapshot, notes = completed(snapshot, known), (describe_migration(snapshot),)
     partitions = snapshot.all_partitions()
     offline = snapshot.without_leader(partitions)
     led = sorted(set(partitions).difference(offline))
@@ -218,17 +223,6 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
     without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline and not snapshot.is_outdated else []
     malformed = [error.message for error in snapshot.unreadable.values()]
     return LogsReport(bounds, (*notes, *malformed, *without_leader, *_reasons({**unstarted, **unended})))
-
-
-def _with_known_brokers(
-    brokers: Callable[[], GroupAdmin], outdated: ClusterSnapshot
-) -> tuple[ClusterSnapshot, tuple[str, ...]]:
-    """Add the known brokers to the snapshot of a cluster that leaves ZooKeeper for KRaft. Also returns a note about it."""
-    try:
-        known = brokers().snapshot(outdated.topics)
-    except ClusterStateError as error:
-        return outdated, (error.message,)
-    return completed(outdated, known), (describe_migration(outdated),)
 
 
 def _reasons(failed: Mapping[TopicPartition, ZKafkaError]) -> list[str]:
