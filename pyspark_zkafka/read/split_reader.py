@@ -55,23 +55,14 @@ class SplitReader:
     aborted and compacted records. Data loss shows as an offset out of range, a log that ends too early, a log that was
     truncated and has grown again, or another topic of the same name. The reader checks each of these.
 
-    Parameters
-    ----------
-    consumer : PartitionConsumer
-        An open consumer of the split's partition.
-    identity : callable
-        Compares the topic with the planned topic.
-    high_watermark : callable, optional
-        Requests the end of the log from the leader, open transactions included. Needed under read_committed, where the
-        consumer reports the last stable offset. Called if the position is beyond that offset, or the read times out.
-    fallback : callable, optional
-        Opens the consumer that continues after Unsupported.
-
-    Attributes
-    ----------
-    is_compared : bool
-        True if the brokers have compared the topic's id in every fetch: all records are from the planned topic. If not,
-        call `compare` at the end. One call is enough after several ranges of one topic.
+    - `consumer`: an open consumer of the split's partition.
+    - `identity`: compares the topic with the planned topic.
+    - `high_watermark`: requests the end of the log from the leader, open transactions included. Needed under
+      read_committed, where the consumer reports the last stable offset. Called if the position is beyond that offset, or
+      the read times out.
+    - `fallback`: opens the consumer that continues after Unsupported.
+    - `is_compared`: the brokers have compared the topic's id in every fetch: all records are from the planned topic. If
+      not, call `compare` at the end. One call is enough after several ranges of one topic.
     """
 
     def __init__(

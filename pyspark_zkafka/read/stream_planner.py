@@ -20,23 +20,14 @@ from pyspark_zkafka.model.resumption import StoredOffset
 class PartitionProgress:
     """An assigned partition.
 
-    Parameters
-    ----------
-    position : int
-        The next offset to read. All records before it are done.
-    committed : StoredOffset or None
-        The group's offset; None if unknown.
-    resets : bool
-        True if the group's offset belongs to a log that no longer exists. A commit may then lower it.
-    claim : int
-        The sequence number of the claim.
-    moved_to : int
-        The offset that another client has committed ahead of the position. Nothing is committed until the position
-        reaches it.
-    left : int or None
-        See `PlannedRange.left`.
-    leader_epoch : int
-        The leader epoch at which the log was last known to contain all records before the position; -1 if unknown.
+    - `position`: the next offset to read. All records before it are done.
+    - `committed`: the group's offset; None if unknown.
+    - `resets`: the group's offset belongs to a log that no longer exists. A commit may then lower it.
+    - `claim`: the sequence number of the claim.
+    - `moved_to`: the offset that another client has committed ahead of the position. Nothing is committed until the
+      position reaches it.
+    - `left`: see `PlannedRange.left`.
+    - `leader_epoch`: the epoch at which the log was last known to contain all records before the position; -1 if unknown.
     """
 
     position: int
@@ -76,22 +67,13 @@ class Loss(NamedTuple):
 class StreamState:
     """A stream between two planning calls.
 
-    Parameters
-    ----------
-    assigned : mapping
-        The partitions to read.
-    committed : mapping
-        The offsets that this run committed last.
-    replaced : mapping
-        The present identities of topics that were deleted or created again since the last micro-batch.
-    uncommitted_starts : mapping
-        Starts that this query found for other members' partitions without a group offset.
-    bounds : mapping or None
-        The fixed ends of AvailableNow.
-    bounded : mapping
-        The identities that topics had when their ends were fixed.
-    newly_assigned : mapping
-        The identities that topics had when their partitions were assigned, since the last micro-batch.
+    - `assigned`: the partitions to read.
+    - `committed`: the offsets that this run committed last.
+    - `replaced`: the present identities of topics that were deleted or created again since the last micro-batch.
+    - `uncommitted_starts`: starts that this query found for other members' partitions without a group offset.
+    - `bounds`: the fixed ends of AvailableNow.
+    - `bounded`: the identities that topics had when their ends were fixed.
+    - `newly_assigned`: the identities that topics had when their partitions were assigned, since the last micro-batch.
     """
 
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
