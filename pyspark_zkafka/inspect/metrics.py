@@ -134,8 +134,13 @@ def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
         return Gauge(name, text, _GROUP_PARTITION, _known((_row_labels(row), value(row)) for row in rows))
 
     def total(name: str, text: str, value: Callable[[PartitionReport], float | None]) -> Gauge:
-        text = f"{text} of a ConsumerGroup at Topic for all partitions"
-        return Gauge(name, text, _GROUP_PARTITION[:2], _sums(rows, value))
+        parts: dict[tuple[str, ...], list[float | None]] = {}
+        for row in rows:
+            if row.offset is not None:
+                parts.setdefault(_row_labels(row)[:2], []).append(value(row))
+        # A topic with an unknown value has no sum: it would be too low.
+        sums = {labels: sum(filter(None, found)) for labels, found in parts.items() if None not in found}
+        return Gauge(name, f"{text} of a ConsumerGroup at Topic for all partitions", _GROUP_PARTITION[:2], sums)
 
     at = "of a ConsumerGroup at Topic/Partition"
     yield gauge("kafka_consumergroup_current_offset", f"Current Offset {at}", lambda row: row.offset)
@@ -150,15 +155,12 @@ def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
         lambda row: None if row.commit_us is None else row.commit_us / _US_PER_S,
     )
     yield total("kafka_consumergroup_current_offset_sum", "Current Offset", lambda row: row.offset)
-    yield total("kafka_consumergroup_lag_sum", "Current Approximate Lag", _lag)
+    # An offset beyond the end of its log does not make up for another lag.
+    lag_sum = "kafka_consumergroup_lag_sum"
+    yield total(lag_sum, "Current Approximate Lag", lambda row: None if row.lag is None else max(0, row.lag))
     owners = {(*_row_labels(row), row.consumer, row.host or ""): 1.0 for row in rows if row.consumer is not None}
     labels = (*_GROUP_PARTITION, "consumer_id", "host")
     yield Gauge("zkafka_consumergroup_owner_info", "The member that owns a partition.", labels, owners)
-
-
-def _lag(row: PartitionReport) -> float | None:
-    """The lag, 0 for an offset beyond the end of its log: it does not make up for another lag."""
-    return None if row.lag is None else max(0, row.lag)
 
 
 def _in_zookeeper(row: PartitionReport) -> float | None:
@@ -167,12 +169,3 @@ def _in_zookeeper(row: PartitionReport) -> float | None:
 
 def _row_labels(row: PartitionReport) -> tuple[str, ...]:
     return row.group, str(row.topic), str(row.partition)
-
-
-def _sums(rows: Iterable[PartitionReport], value: Callable[[PartitionReport], float | None]) -> _Values:
-    """Return sums over partitions with an offset. A topic with an unknown value has no sum: it would be too low."""
-    parts: dict[tuple[str, ...], list[float | None]] = {}
-    for row in rows:
-        if row.offset is not None:
-            parts.setdefault(_row_labels(row)[:2], []).append(value(row))
-    return {labels: sum(filter(None, found)) for labels, found in parts.items() if None not in found}
