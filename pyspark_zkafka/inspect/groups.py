@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from pyspark_zkafka.errors import CodecError, listing
@@ -301,10 +302,7 @@ class PartitionReport:
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     """Group partitions by topic, in ascending order."""
-    found: dict[str, list[TopicPartition]] = {}
-    for tp in sorted(partitions):
-        found.setdefault(tp.topic, []).append(tp)
-    return found
+    return {topic: list(found) for topic, found in groupby(sorted(partitions), lambda tp: tp.topic)}
 
 
 def _partition_report(
