@@ -383,7 +383,7 @@ class StreamDriver:
     def _find(self, new: Sequence[TopicPartition], finished: StreamOffset) -> dict[TopicPartition, PartitionProgress]:
         """Find the starts of new partitions; none, with a warning, after a retriable error."""
         try:
-            return self._starts.find(new, finished, self._state.committed, replaced=self._state.replaced)
+            return self._starts.find(new, finished, self._state)
         except ZKafkaError as error:
             if not may_succeed_later(error):
                 raise

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from pyspark_zkafka.conditions import OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import listing
@@ -40,10 +39,12 @@ from pyspark_zkafka.model.resumption import (
     topic_created_again,
 )
 from pyspark_zkafka.options.values import StreamOptions
-from pyspark_zkafka.read.stream_planner import PartitionProgress
+from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession
 
 _log = logging.getLogger(__name__)
+
+_NEW_STREAM = StreamState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +184,7 @@ class StreamStarts:
         self,
         partitions: Collection[TopicPartition],
         finished: StreamOffset | None = None,
-        last_committed: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
-        *,
-        replaced: Collection[str] = frozenset(),
+        state: StreamState = _NEW_STREAM,
     ) -> dict[TopicPartition, PartitionProgress]:
         """Find the position from which to read each newly assigned partition. Blocks for a few requests.
 
@@ -196,10 +195,10 @@ class StreamStarts:
         Raises DataLoss for a position outside the log, if `failOnDataLoss` is set, and ClusterStateError for a partition
         without a committed offset, if `auto.offset.reset` is error.
 
-        `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query. `last_committed` has
-        the offsets that this process committed last. Earlier positions in `replaced` topics are ignored.
+        `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query. Earlier positions in
+        topics that `state` has as replaced are ignored.
         """
-        facts = self._facts(partitions, finished, last_committed, replaced)
+        facts = self._facts(partitions, finished, state)
         starts = {tp: start_of(known) for tp, known in facts.items()}
         self._report_outdated(starts, facts, {} if finished is None else finished.ranges)
         for tp, (rule, _) in starts.items():
@@ -218,18 +217,14 @@ class StreamStarts:
         return {tp: self._progress(start, facts[tp], resets=tp in resets) for tp, start in found.items()}
 
     def _facts(
-        self,
-        partitions: Collection[TopicPartition],
-        finished: StreamOffset | None,
-        last_committed: Mapping[TopicPartition, StoredOffset],
-        replaced: Collection[str],
+        self, partitions: Collection[TopicPartition], finished: StreamOffset | None, state: StreamState
     ) -> dict[TopicPartition, PartitionFacts]:
         """Gather the facts about each partition that the rules need, from the group and ZooKeeper."""
         planned_ranges = {} if finished is None else finished.ranges
         stored = {} if self.options.group is None else self.session.offsets.committed(partitions)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
         unread = [tp for tp in partitions if tp not in stored and tp not in planned_ranges]
-        awaited = self.awaited.intersection(unread).difference(last_committed)
+        awaited = self.awaited.intersection(unread).difference(state.committed)
         new = self.session.created_after_subscription(unread) | awaited
         last_read: dict[str, int] = {}
         if self.options.group is not None or all(planned.committed is None for planned in planned_ranges.values()):
@@ -239,11 +234,11 @@ class StreamStarts:
             tp: PartitionFacts(
                 planned=planned_ranges.get(tp),
                 stored=stored.get(tp),
-                last=last_committed.get(tp),
+                last=state.committed.get(tp),
                 named=self._named(tp),
                 is_first_start=finished is None or tp in awaited,
                 is_outdated=tp in stale,
-                is_replaced=tp.topic in replaced,
+                is_replaced=tp.topic in state.replaced,
                 created_after_subscription=tp in new,
                 is_added=finished is not None and self._is_added(tp, finished),
                 has_grown=finished is not None and self._has_grown(tp, finished, last_read.get(tp.topic)),

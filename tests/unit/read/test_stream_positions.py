@@ -15,11 +15,12 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, 
 from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.read.stream_planner import PartitionProgress
+from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_positions import StreamStarts
 from pyspark_zkafka.retries import Retry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+REPLACED = StreamState(replaced={"t": TopicIdentity(czxid=50)})
 
 
 @dataclass
@@ -157,11 +158,11 @@ def test_checkpoint() -> None:
 def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
     """An offset of a deleted topic in a newly assigned partition is data loss if the member has not read it."""
     session = Session({T0: StoredOffset(30, mzxid=40)}, members_since=90)
-    for replaced in (), ("t",):
+    for state in StreamState(), REPLACED:
         with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
-            starts(session, **{"group.id": "g"}).find([T0], checkpoint(), replaced=replaced)
+            find(session, checkpoint(), state, **{"group.id": "g"})
     own = checkpoint(PlannedRange(10, 30, 10, 40))
-    assert starts(session, **{"group.id": "g"}).find([T0], own, replaced=("t",))[T0].position == 10
+    assert find(session, own, REPLACED, **{"group.id": "g"}) == 10
 
 
 def test_new_partition() -> None:
@@ -192,7 +193,7 @@ def test_low_end_of_a_new_leader() -> None:
 
 def test_replaced_topic() -> None:
     """A topic that was created again is read from its beginning."""
-    found = starts(Session()).find([T0], checkpoint(PlannedRange(10, 20)), replaced={"t"})
+    found = starts(Session()).find([T0], checkpoint(PlannedRange(10, 20)), REPLACED)
     assert found[T0] == PartitionProgress(10, resets=True)
 
 
