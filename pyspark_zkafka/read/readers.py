@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, nullcontext
+from dataclasses import dataclass
 from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,13 +56,12 @@ _MOST_SERVERS = 10
 _NO_ROW_LIMIT = 2**63 - 1
 
 
+@dataclass(frozen=True)
 class SplitPartition(InputPartition):
     """Spark's input partition: splits to read in this order, and bootstrap servers. Pickle-safe."""
 
-    def __init__(self, splits: tuple[Split, ...], bootstrap_servers: str) -> None:
-        super().__init__(splits)
-        self.splits = splits
-        self.bootstrap_servers = bootstrap_servers
+    splits: tuple[Split, ...]
+    bootstrap_servers: str
 
 
 class ZKafkaReader(TaskObject, DataSourceReader):
@@ -253,14 +253,6 @@ class RefusedStream(ZKafkaStreamReader):
         raise self._error
 
 
-class ViewPartition(InputPartition):
-    """Spark's input partition: all rows of the view at planning time. Pickle-safe."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        super().__init__(batch)
-        self.batch = batch
-
-
 class ViewReader(TaskObject, DataSourceReader):
     """Reads a view, one of `VIEWS`. Pickle-safe, like `ZKafkaReader`."""
 
@@ -276,11 +268,11 @@ class ViewReader(TaskObject, DataSourceReader):
             from pyspark_zkafka.model.view_tables import build_view
             from pyspark_zkafka.read.view_planner import plan_view
 
-        return [ViewPartition(build_view(plan_view(self._view, self._options), self._schema))]
+        return [InputPartition(build_view(plan_view(self._view, self._options), self._schema))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows as one batch."""
-        return iter((partition.batch,) if isinstance(partition, ViewPartition) else ())
+        return iter(() if partition.value is None else (partition.value,))
 
 
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
