@@ -396,14 +396,12 @@ class StreamDriver:
 
         A stream that owns nothing also waits: Spark would otherwise plan without a pause.
         """
-        member = self._session.member
-        if member is not None:
-            member.set_reading(())
+        self._set_reading(())
         if self._fixed_ends.wait(self._state.behind(self._existing), since):
             return True
         self._apply(*check_fixed_ends(self._state, finished, self._existing))
-        if member is not None and not self._state.assigned:
-            member.wait(_IDLE_WAIT_S)
+        if self._session.member is not None and not self._state.assigned:
+            self._session.member.wait(_IDLE_WAIT_S)
         return False
 
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
