@@ -23,16 +23,8 @@ class StoredOffset:
         return self.mzxid is not None and czxid is not None and self.mzxid < czxid
 
 
-@dataclass(frozen=True, slots=True)
-class Resumption:
-    """The next offset to read, None if unknown, and whether another process changed the group's offset."""
-
-    position: int | None
-    moved: bool = False
-
-
-def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> Resumption:
-    """Return the position at which to resume a newly assigned partition.
+def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> int | None:
+    """Return the next offset to read of a newly assigned partition, None if it is unknown.
 
     The stream resumes after its last finished micro-batch if it committed the group's offset itself, at the end of that
     micro-batch or of the one before. Any other offset is another member's progress or an operator's reset, and takes
@@ -43,28 +35,23 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
 
     The stream's own commit, before micro-batch [10, 20); an operator's reset; a reset to the same offset:
 
-    >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=7))
-    Resumption(position=20, moved=False)
-    >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(5, mzxid=9))
-    Resumption(position=5, moved=True)
-    >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=9))
-    Resumption(position=10, moved=True)
+    >>> planned = PlannedRange(10, 20, committed=10, mzxid=7)
+    >>> [resume(planned, StoredOffset(*stored)) for stored in ((10, 7), (5, 9), (10, 9))]
+    [20, 5, 10]
 
     A commit of 20 that had failed when micro-batch [20, 30) was planned, and succeeded later:
 
     >>> resume(PlannedRange(20, 30, committed=10, mzxid=7), StoredOffset(20, mzxid=8))
-    Resumption(position=30, moved=False)
+    30
 
     A query that left its group after micro-batch [0, 10), committed its end when it stopped, and read alone since:
 
     >>> resume(PlannedRange(20, 30, committed=0, mzxid=7, left=10), StoredOffset(10, mzxid=9))
-    Resumption(position=30, moved=False)
+    30
     """
     if planned is None:
-        return Resumption(None if stored is None else stored.offset)
-    if stored is None or stored.offset == planned.until or _is_own(planned, stored, last):
-        return Resumption(planned.until)
-    return Resumption(stored.offset, moved=True)
+        return None if stored is None else stored.offset
+    return planned.until if stored is None or _is_own(planned, stored, last) else stored.offset
 
 
 def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
@@ -84,7 +71,7 @@ def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last:
         return False
     if stored.mzxid is not None:
         return last is None or stored.mzxid != last.mzxid
-    return planned is not None and resume(planned, stored, last).moved
+    return planned is not None and resume(planned, stored, last) != planned.until
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:
@@ -160,7 +147,7 @@ def option_at_first_start(facts: PartitionFacts) -> NamedPosition | None:
 
 def checkpoint_or_group(facts: PartitionFacts) -> NamedPosition | None:
     """The end of the last micro-batch, or the group's offset; see `resume`."""
-    return resume(facts.planned, facts.current, facts.last).position
+    return resume(facts.planned, facts.current, facts.last)
 
 
 def deleted_topic(facts: PartitionFacts) -> NamedPosition | None:

@@ -316,13 +316,13 @@ class StreamStarts:
     def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
         """Log that the stream continues at the group's offset because another client has changed it."""
         found, planned = resume(facts.planned, facts.current, facts.last), facts.planned
-        if found.moved and found.position is not None and planned is not None:
-            is_progress = self.session.member is not None and found.position > planned.until
+        if found is not None and planned is not None and found != planned.until:
+            is_progress = self.session.member is not None and found > planned.until
             _log.log(
                 logging.INFO if is_progress else logging.WARNING,
                 "%s: continuing at offset %d of group %s instead of %d, because another %s",
                 partition,
-                found.position,
+                found,
                 self.options.group.name if self.options.group else "",
                 planned.until,
                 "member has read further" if is_progress else "client has changed the group's offset",

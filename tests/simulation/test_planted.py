@@ -12,7 +12,7 @@ from pyspark_zkafka.group import commits
 from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy
 from pyspark_zkafka.group.offsets import GroupOffsets
 from pyspark_zkafka.model import checkpoint, resumption
-from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Topic
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.resumption import StoredOffset, new_partition, resume
@@ -149,8 +149,12 @@ def begin_again_what_others_have_read(patch: pytest.MonkeyPatch) -> None:
 
 def take_equal_offsets_for_its_own(patch: pytest.MonkeyPatch) -> None:
     """A query does so if the group is exactly where the query was in the deleted topic."""
+
+    def is_followed(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
+        return span is not None and stored is not None and resume(span, stored, last) != span.until
+
     for module in positions, resumption:
-        patch.setattr(module, "is_followed", lambda span, stored, last: bool(stored and resume(span, stored, last).moved))
+        patch.setattr(module, "is_followed", is_followed)
 
 
 def forget_losses_at_restart(patch: pytest.MonkeyPatch) -> None:

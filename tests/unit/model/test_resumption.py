@@ -12,7 +12,6 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.model.resumption import (
     RULES,
     PartitionFacts,
-    Resumption,
     Rule,
     StoredOffset,
     checkpoint_or_group,
@@ -30,27 +29,25 @@ from tests.support.cases import each
 @pytest.mark.parametrize(
     ("planned", "committed", "last_committed", "expected"),
     [
-        pytest.param(None, None, None, Resumption(None), id="nothing is known"),
-        pytest.param(None, 7, None, Resumption(7), id="the group's offset, of a partition that the stream never read"),
-        pytest.param(None, 0, None, Resumption(0), id="0 is an offset"),
-        pytest.param(None, 7, 5, Resumption(7), id="the group's, whatever this process committed before"),
-        pytest.param(Range(10, 20), None, None, Resumption(20), id="the end of the finished micro-batch, without a group"),
-        pytest.param(Range(20, 20), None, None, Resumption(20), id="the remembered end"),
-        pytest.param(Range(10, 20, 10), 20, None, Resumption(20), id="the micro-batch was committed"),
-        pytest.param(Range(10, 20, 10), 10, None, Resumption(20), id="the micro-batch before was committed"),
-        pytest.param(Range(10, 20, 4), 4, None, Resumption(20), id="no commit has worked for a while"),
-        pytest.param(Range(10, 20, 0), 0, None, Resumption(20), id="the same from 0"),
-        pytest.param(Range(10, 20, 4), 15, 15, Resumption(20), id="this process itself committed it"),
-        pytest.param(
-            Range(10, 20, 10), 15, 12, Resumption(15, moved=True), id="between the two: another member's progress"
-        ),
-        pytest.param(Range(10, 20, 10), 35, None, Resumption(35, moved=True), id="another member has gone further"),
-        pytest.param(Range(10, 20, 10), 5, None, Resumption(5, moved=True), id="an operator's reset, back"),
-        pytest.param(Range(10, 20, 10), 0, None, Resumption(0, moved=True), id="an operator's reset, to the beginning"),
-        pytest.param(Range(20, 20, 20), 19, None, Resumption(19, moved=True), id="a reset by one, of an idle partition"),
+        pytest.param(None, None, None, None, id="nothing is known"),
+        pytest.param(None, 7, None, 7, id="the group's offset, of a partition that the stream never read"),
+        pytest.param(None, 0, None, 0, id="0 is an offset"),
+        pytest.param(None, 7, 5, 7, id="the group's, whatever this process committed before"),
+        pytest.param(Range(10, 20), None, None, 20, id="the end of the finished micro-batch, without a group"),
+        pytest.param(Range(20, 20), None, None, 20, id="the remembered end"),
+        pytest.param(Range(10, 20, 10), 20, None, 20, id="the micro-batch was committed"),
+        pytest.param(Range(10, 20, 10), 10, None, 20, id="the micro-batch before was committed"),
+        pytest.param(Range(10, 20, 4), 4, None, 20, id="no commit has worked for a while"),
+        pytest.param(Range(10, 20, 0), 0, None, 20, id="the same from 0"),
+        pytest.param(Range(10, 20, 4), 15, 15, 20, id="this process itself committed it"),
+        pytest.param(Range(10, 20, 10), 15, 12, 15, id="between the two: another member's progress"),
+        pytest.param(Range(10, 20, 10), 35, None, 35, id="another member has gone further"),
+        pytest.param(Range(10, 20, 10), 5, None, 5, id="an operator's reset, back"),
+        pytest.param(Range(10, 20, 10), 0, None, 0, id="an operator's reset, to the beginning"),
+        pytest.param(Range(20, 20, 20), 19, None, 19, id="a reset by one, of an idle partition"),
     ],
 )
-def test_resume(planned: Range | None, committed: int | None, last_committed: int | None, expected: Resumption) -> None:
+def test_resume(planned: Range | None, committed: int | None, last_committed: int | None, expected: int | None) -> None:
     """The stream resumes after its own work, unless another process has moved the group's offset."""
     stored, last = (None if offset is None else StoredOffset(offset) for offset in (committed, last_committed))
     assert resume(planned, stored, last) == expected
@@ -63,41 +60,37 @@ def test_resume(planned: Range | None, committed: int | None, last_committed: in
             Range(0, 20, 0, mzxid=7),
             StoredOffset(0, 9),
             None,
-            Resumption(0, moved=True),
+            0,
             id="a reset to the start of the batch",
         ),
-        pytest.param(
-            Range(0, 20, 0, mzxid=7), StoredOffset(0, 7), None, Resumption(20), id="untouched since it was planned"
-        ),
-        pytest.param(Range(0, 20, 0, mzxid=7), StoredOffset(20, 9), None, Resumption(20), id="where the batch ends anyway"),
+        pytest.param(Range(0, 20, 0, mzxid=7), StoredOffset(0, 7), None, 20, id="untouched since it was planned"),
+        pytest.param(Range(0, 20, 0, mzxid=7), StoredOffset(20, 9), None, 20, id="where the batch ends anyway"),
         pytest.param(
             Range(20, 20, 0, mzxid=7),
             StoredOffset(15, 9),
             StoredOffset(15, 9),
-            Resumption(20),
+            20,
             id="committed by this process",
         ),
         pytest.param(
             Range(20, 20, 0, mzxid=7),
             StoredOffset(15, 11),
             StoredOffset(15, 9),
-            Resumption(15, moved=True),
+            15,
             id="a reset to what this process committed",
         ),
-        pytest.param(Range(0, 20, 0), StoredOffset(0, 9), None, Resumption(20), id="without an mzxid, the offset decides"),
-        pytest.param(
-            Range(20, 30, 10, mzxid=7), StoredOffset(20, 9), None, Resumption(30), id="a commit that was late for the plan"
-        ),
+        pytest.param(Range(0, 20, 0), StoredOffset(0, 9), None, 20, id="without an mzxid, the offset decides"),
+        pytest.param(Range(20, 30, 10, mzxid=7), StoredOffset(20, 9), None, 30, id="a commit that was late for the plan"),
         pytest.param(
             Range(20, 30, 10, mzxid=7),
             StoredOffset(10, 9),
             None,
-            Resumption(10, moved=True),
+            10,
             id="a reset to what was stored when a commit was late",
         ),
     ],
 )
-def test_mzxids(planned: Range, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
+def test_mzxids(planned: Range, stored: StoredOffset, last: StoredOffset | None, expected: int | None) -> None:
     """The `mzxid` distinguishes a reset from the stream's own commit of the same offset."""
     assert resume(planned, stored, last) == expected
 

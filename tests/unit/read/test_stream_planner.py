@@ -95,7 +95,7 @@ class TestState:
         finished = after.assigned[T0].planned_range(60)
         idle = after.finish({T0: finished}).revoke({}).idle_range(T0, finished)
         assert idle == Range(60, 60, *theirs)
-        assert resume(idle, StoredOffset(*theirs)).position == 60
+        assert resume(idle, StoredOffset(*theirs)) == 60
         again = before.assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(20, StoredOffset(*ours))}, {})
         assert again.committed == before.committed
 
@@ -104,7 +104,7 @@ class TestState:
         adopted = state().assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(50, StoredOffset(50))}, {})
         again, _ = adopted.commit(adopted.due(again=True), {})
         assert again.committed == {}
-        assert resume(Range(10, 20, 10), StoredOffset(50), again.committed.get(T0)).position == 50
+        assert resume(Range(10, 20, 10), StoredOffset(50), again.committed.get(T0)) == 50
         read_on = again.finish({T0: Range(50, 60)})
         after, _ = read_on.commit(read_on.due(), {})
         assert after.committed == {T0: StoredOffset(60)}
