@@ -21,8 +21,8 @@ An empty key has a hash. (librdkafka's ``consistent`` sends null keys to partiti
 References
 ----------
 ``org.apache.kafka.clients.producer.internals.BuiltInPartitioner`` and ``org.apache.kafka.common.utils.Utils`` of
-kafka-clients 3.9.1; ``DefaultPartitioner`` of kafka-clients 2.3.1 for null keys; ``rd_kafka_msg_partitioner_*`` and
-``rd_fnv1a`` of librdkafka 2.16.
+kafka-clients 3.9.1; ``DefaultPartitioner`` of kafka-clients 2.3.1 for null keys; ``rd_kafka_msg_partitioner_*``,
+``rd_crc32`` and ``rd_fnv1a`` of librdkafka 2.16.
 """
 
 from __future__ import annotations
@@ -59,9 +59,18 @@ _UINT32 = 0xFFFFFFFF
 
 
 def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
-    """Hash each key in Python and numpy, as `HashKeys` describes; raises as `check_keys` does."""
-    hashes: Hashes = _BY_NAME[name](keys).view(np.int32)
-    return hashes
+    """Hash each key in Python and numpy, as `HashKeys` describes; raises as `check_keys` does.
+
+    >>> hash_keys("murmur2", pa.array([b"21", b"foobar", b""])).tolist()
+    [-973932308, -790332482, 275646681]
+    """
+    if name in _OF_BLOCKS:
+        return _over_blocks(keys, _OF_BLOCKS[name])
+    if name == "crc32":
+        return _over_keys(keys, zlib.crc32)
+    import mmh3  # few writes need it, and every task would load it
+
+    return _over_keys(keys, mmh3.hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +153,10 @@ class Router:
         return unassigned
 
 
-def to_positive(hashes: Hashes) -> Hashes:
-    """Clear the sign bit of each hash, as ``org.apache.kafka.common.utils.Utils.toPositive`` of kafka-clients 3.9.1.
-
-    The result differs from the absolute value.
-    """
-    positive: Hashes = hashes & np.int32(0x7FFFFFFF)
-    return positive
-
-
 # Functions that make the hashes non-negative.
 _POSITIVE: dict[str, Callable[[Hashes], npt.NDArray[np.integer]]] = {
-    "murmur2": to_positive,
-    "murmur3": to_positive,
+    # The sign bit is cleared as by kafka-clients' Utils.toPositive, which differs from the absolute value.
+    **dict.fromkeys(("murmur2", "murmur3"), lambda hashes: hashes & np.int32(0x7FFFFFFF)),
     "crc32": lambda hashes: hashes.view(np.uint32),
     # In 64 bits: -2**31 becomes 2**31, as in librdkafka's unsigned modulo.
     "fnv1a": lambda hashes: np.abs(hashes.astype(np.int64)),
@@ -177,48 +177,6 @@ def nulls(column: ArrowColumn) -> npt.NDArray[np.bool_]:
     return found
 
 
-def murmur2(keys: ArrowColumn) -> Hashes:
-    """Return the murmur2 of each key, signed, as ``org.apache.kafka.common.utils.Utils.murmur2`` of kafka-clients 3.9.1.
-
-    Keys of all lengths are hashed together, four bytes in each step. A step takes only the keys that are long enough.
-
-    >>> murmur2(pa.array([b"21", b"foobar", b""])).tolist()
-    [-973932308, -790332482, 275646681]
-    """
-    return _over_blocks(keys, _murmur2_block)
-
-
-def fnv1a(keys: ArrowColumn) -> Hashes:
-    """Return the 32-bit FNV-1a of each key, signed, before its absolute value is taken.
-
-    As ``rd_fnv1a`` of librdkafka 2.16, which follows Sarama's ``NewHashPartitioner``.
-
-    >>> fnv1a(pa.array([b"kafka", b""])).tolist()
-    [221496545, -2128831035]
-    """
-    return _over_blocks(keys, _fnv1a_block)
-
-
-def murmur3(keys: ArrowColumn) -> Hashes:
-    """Return MurmurHash3_x86_32 with seed 0 of each key, signed."""
-    import mmh3  # few writes need it, and every task would load it
-
-    return _over_keys(keys, mmh3.hash).view(np.int32)
-
-
-def crc32(keys: ArrowColumn) -> npt.NDArray[np.uint32]:
-    """Return zlib's CRC-32 of each key, unsigned, as ``rd_crc32`` of librdkafka 2.16."""
-    return _over_keys(keys, zlib.crc32)
-
-
-_BY_NAME: dict[str, Callable[[ArrowColumn], npt.NDArray[np.integer]]] = {
-    "murmur2": murmur2,
-    "murmur3": murmur3,
-    "crc32": crc32,
-    "fnv1a": fnv1a,
-}
-
-
 def check_keys(keys: ArrowColumn) -> None:
     """Raise OptionError (BAD_KEY_TYPE) for keys that are neither binary nor string."""
     if keys.type not in _KEY_TYPES:
@@ -231,11 +189,11 @@ def _chunks(keys: ArrowColumn) -> list[pa.Array]:
     return list(keys.chunks) if isinstance(keys, pa.ChunkedArray) else [keys]
 
 
-def _over_keys(keys: ArrowColumn, hash_of: Callable[[bytes], int]) -> _Words:
-    """Call `hash_of` for each key, and return the results modulo 2**32."""
+def _over_keys(keys: ArrowColumn, hash_of: Callable[[bytes], int]) -> Hashes:
+    """Call `hash_of`, whose results are signed or not, for each key."""
     cells = (key for chunk in _chunks(keys) for key in chunk.cast(pa.large_binary()).to_pylist())
     found = (0 if key is None else hash_of(key) & _UINT32 for key in cells)
-    return np.fromiter(found, dtype=np.uint32, count=len(keys))
+    return np.fromiter(found, dtype=np.uint32, count=len(keys)).view(np.int32)
 
 
 def _over_blocks(keys: ArrowColumn, hash_block: Callable[[_Block], _Words]) -> Hashes:
@@ -325,6 +283,9 @@ def _fnv1a_block(block: _Block) -> _Words:
     hashes = np.full(len(block.starts), _FNV_OFFSET, dtype=np.uint32)
     _fold(block, 1, hashes, step, rest)
     return hashes
+
+
+_OF_BLOCKS = {"murmur2": _murmur2_block, "fnv1a": _fnv1a_block}
 
 
 def _fold(
