@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import chain, cycle, repeat
 from typing import TypeAlias
 
@@ -175,13 +175,8 @@ def java_hash(text: str) -> int:
     return hashed - (hashed >> 31 << 32)
 
 
-def assign_range(subscribers: Subscribers) -> Owners:
-    """Assign by topic: each thread gets consecutive partitions. The first threads get one more if there is a remainder.
-
-    >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
-    >>> [owner for _, owner in sorted(assign_range(orders).items())]
-    ['c1-0', 'c1-0', 'c2-0', 'c3-0']
-    """
+def _range(subscribers: Subscribers) -> Owners:
+    """Assign by topic. The first threads get one more partition if there is a remainder."""
     owners: Owners = {}
     for threads, partitions in _topics(subscribers):
         share, more = divmod(len(partitions), len(threads))
@@ -189,54 +184,31 @@ def assign_range(subscribers: Subscribers) -> Owners:
     return owners
 
 
-def assign_legacy_range(subscribers: Subscribers) -> Owners:
-    """Assign by topic as many articles describe it: each thread gets consecutive partitions, the quotient rounded up.
-
-    Kafka's consumers use `assign_range`. The two differ if there is a remainder: here, the last threads get fewer, or none.
-
-    >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
-    >>> [owner for _, owner in sorted(assign_legacy_range(orders).items())]
-    ['c1-0', 'c1-0', 'c2-0', 'c2-0']
-    """
+def _legacy_range(subscribers: Subscribers) -> Owners:
+    """Assign by topic, the quotient rounded up: if there is a remainder, the last threads get fewer partitions, or none."""
     owners: Owners = {}
     for threads, partitions in _topics(subscribers):
         owners |= _deal(partitions, dict.fromkeys(threads, -(-len(partitions) // len(threads))))
     return owners
 
 
-def assign_roundrobin(subscribers: Subscribers) -> Owners:
-    """Assign over all topics: partitions in the order of the hash of ``topic-partition``, to all threads in turn.
+def _roundrobin(subscribers: Subscribers, hashed: Callable[[TopicPartition], str]) -> Owners:
+    """Assign over all topics, in the order of the hash of a partition's text. Threads that do not read a topic are skipped.
 
-    A thread that does not read the partition's topic is skipped. Partitions with equal hashes are ordered by topic and
-    number. Kafka leaves them in the order of a Scala hash map, which cannot be reproduced.
-
-    >>> both = Subscribers({"a": ("c1-0", "c2-0"), "b2": ("c1-0", "c2-0")}, {"a": (0, 1), "b2": (0, 1, 2)})
-    >>> [owner for _, owner in sorted(assign_roundrobin(both).items())]
-    ['c1-0', 'c2-0', 'c1-0', 'c2-0', 'c1-0']
+    Partitions with equal hashes are ordered by topic and number. Kafka leaves them in the order of a Scala hash map, which
+    cannot be reproduced.
     """
-    return _in_turn(subscribers, str)
+    readers = {topic: frozenset(threads) for topic, threads in subscribers.threads.items()}
+    partitions = [tp for _, found in _topics(subscribers) for tp in found]
+    circle = cycle(sorted(frozenset().union(*readers.values()), key=java_order))
+    return {
+        tp: next(thread for thread in circle if thread in readers[tp.topic])
+        for tp in sorted(partitions, key=lambda tp: (java_hash(hashed(tp)), tp))
+    }
 
 
-def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
-    """Assign as `assign_roundrobin`, but in the order of the hash of ``[topic,partition]``.
-
-    >>> both = Subscribers({"a": ("c1-0", "c2-0"), "b2": ("c1-0", "c2-0")}, {"a": (0, 1), "b2": (0, 1, 2)})
-    >>> [owner for _, owner in sorted(assign_roundrobin_0_8(both).items())]
-    ['c2-0', 'c1-0', 'c1-0', 'c2-0', 'c1-0']
-    """
-    return _in_turn(subscribers, lambda tp: f"[{tp.topic},{tp.partition}]")
-
-
-def assign_sticky(subscribers: Subscribers) -> Owners:
-    """Assign so that threads keep as many partitions as possible while the counts of a topic's threads stay even.
-
-    Topics with the same readers are balanced together; see `balance`. Owners that do not read the topic are ignored.
-
-    >>> before = {TopicPartition("orders", n): "c1-0" for n in range(5)}
-    >>> orders = Subscribers({"orders": ("c1-0", "c2-0")}, {"orders": (0, 1, 2, 3, 4)}, before)
-    >>> [owner for _, owner in sorted(assign_sticky(orders).items())]
-    ['c1-0', 'c1-0', 'c1-0', 'c2-0', 'c2-0']
-    """
+def _sticky(subscribers: Subscribers) -> Owners:
+    """Balance topics with the same readers together. Owners that do not read the topic are ignored."""
     classes: dict[tuple[str, ...], list[TopicPartition]] = {}
     for threads, partitions in _topics(subscribers):
         classes.setdefault(threads, []).extend(partitions)
@@ -247,11 +219,11 @@ def assign_sticky(subscribers: Subscribers) -> Owners:
 
 
 STRATEGIES: Mapping[str, Callable[[Subscribers], Owners]] = {
-    "range": assign_range,
-    "roundrobin": assign_roundrobin,
-    "roundrobin-0.8": assign_roundrobin_0_8,
-    "sticky": assign_sticky,
-    "legacy-range": assign_legacy_range,
+    "range": _range,
+    "roundrobin": partial(_roundrobin, hashed=str),
+    "roundrobin-0.8": partial(_roundrobin, hashed=lambda tp: f"[{tp.topic},{tp.partition}]"),
+    "sticky": _sticky,
+    "legacy-range": _legacy_range,
 }
 
 
@@ -280,13 +252,3 @@ def _deal(partitions: Iterable[TopicPartition], shares: Mapping[str, int]) -> Ow
     """Assign the partitions in order: each thread gets as many in a row as its share."""
     owners = chain.from_iterable(repeat(thread, share) for thread, share in shares.items())
     return dict(zip(partitions, owners, strict=False))
-
-
-def _in_turn(subscribers: Subscribers, hashed: Callable[[TopicPartition], str]) -> Owners:
-    readers = {topic: frozenset(threads) for topic, threads in subscribers.threads.items()}
-    partitions = [tp for _, found in _topics(subscribers) for tp in found]
-    circle = cycle(sorted(frozenset().union(*readers.values()), key=java_order))
-    return {
-        tp: next(thread for thread in circle if thread in readers[tp.topic])
-        for tp in sorted(partitions, key=lambda tp: (java_hash(hashed(tp)), tp))
-    }
