@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.conditions import MIGRATED_TO_KRAFT, NO_BROKERS, NO_LISTENER, WRONG_SECURITY_PROTOCOL
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot
-from pyspark_zkafka.model.planning import Listener, SubscribeExcept, SubscribePattern, Subscription, requested_topics
+from pyspark_zkafka.model.planning import Listener, SubscribePattern, Subscription, requested_topics
 from pyspark_zkafka.options.values import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ClusterSource(Protocol):
 
 def subscribed_topics(subscription: Subscription, cluster: ClusterSource) -> list[str]:
     """Return the topics to look up; see `requested_topics`. A pattern also requires the names of all topics."""
-    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
+    by_pattern = isinstance(subscription, SubscribePattern)
     return requested_topics(subscription, cluster.topic_names() if by_pattern else ())
 
 

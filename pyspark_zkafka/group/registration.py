@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_zkafka.conditions import ASSIGN_IN_GROUP, CONSUMER_ID_TAKEN, GROUP_CONTENDED, REGISTRATION_CONTENDED
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition, session_text
-from pyspark_zkafka.model.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.model.planning import Assign, SubscribePattern, Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.options.values import GroupOptions
@@ -86,9 +86,9 @@ class Registration:
 def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
     """The registration of a member with these options and subscription."""
     assignor = "sticky" if options.strategy == "sticky" else None
-    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+    if isinstance(subscription, SubscribePattern):
         regex = group_znodes.normalise_filter(subscription.pattern)
-        pattern: group_znodes.Pattern = "white_list" if isinstance(subscription, SubscribePattern) else "black_list"
+        pattern: group_znodes.Pattern = "black_list" if subscription.excludes else "white_list"
         return ConsumerRegistration({regex: options.threads}, pattern, assignor=assignor)
     if isinstance(subscription, Assign):
         raise ASSIGN_IN_GROUP("assign leaves nothing for the group to assign; use subscribe")

@@ -31,16 +31,14 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches a regular expression."""
+    """All partitions of the topics whose whole name matches a regular expression, or of all others if it `excludes`."""
 
     pattern: str
+    excludes: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class SubscribeExcept:
-    """All partitions of the topics whose whole name does not match a regular expression."""
-
-    pattern: str
+    @property
+    def option(self) -> str:
+        return "subscribeExceptPattern" if self.excludes else "subscribePattern"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Assign:
 
 
 _Ranges = Mapping[TopicPartition, OffsetRange]
-Subscription = Subscribe | SubscribePattern | SubscribeExcept | Assign
+Subscription = Subscribe | SubscribePattern | Assign
 
 
 class Split(NamedTuple):
@@ -88,7 +86,7 @@ def requested_topics(subscription: Subscription, names: Iterable[str] = ()) -> l
         return sorted({tp.topic for tp in subscription.partitions})
     candidates = set(names) - INTERNAL_TOPICS
     chosen = topic_filter(subscription.pattern).select(candidates)
-    return sorted(chosen if isinstance(subscription, SubscribePattern) else candidates - chosen)
+    return sorted(candidates - chosen if subscription.excludes else chosen)
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
@@ -102,7 +100,7 @@ def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot)
 
 def missing_topics(subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
     """Return the subscribed topics and partitions that do not exist, or a pattern that selects nothing."""
-    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+    if isinstance(subscription, SubscribePattern):
         return [] if requested_topics(subscription, snapshot.topics) else [subscription.pattern]
     missing = [topic for topic in requested_topics(subscription) if topic not in snapshot.topics]
     if isinstance(subscription, Assign):
@@ -156,13 +154,12 @@ def describe_missing(
     `names` are the cluster's topics, to suggest the nearest. Without `may_wait`, the text suggests ``missingTopics=wait``.
     """
     remedy = "" if may_wait else "; with missingTopics=wait a stream waits for it, and a batch reads the others"
-    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
-        is_positive = isinstance(subscription, SubscribePattern)
-        option, leaves = ("subscribePattern", "matches no") if is_positive else ("subscribeExceptPattern", "excludes every")
+    if isinstance(subscription, SubscribePattern):
+        leaves = "excludes every" if subscription.excludes else "matches no"
         shown = listing(sorted(set(names) - INTERNAL_TOPICS)) or "no topics that this user may see"
         return NO_TOPIC_MATCHES(
-            f"{option} {subscription.pattern!r} {leaves} topic (it must match the whole name); the cluster has "
-            f"{shown}; correct the pattern or create a topic{remedy}",
+            f"{subscription.option} {subscription.pattern!r} {leaves} topic (it must match the whole name); "
+            f"the cluster has {shown}; correct the pattern or create a topic{remedy}",
             missing=list(missing),
         )
     unknown = [name for name in requested_topics(subscription) if name in missing][:_MAX_SUGGESTIONS]

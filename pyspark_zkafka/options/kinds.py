@@ -15,7 +15,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, FromEdge, NamedPosition, OffsetSpec
-from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.topic_names import describe_bad_names, topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.times import parse_duration_ms, parse_time
@@ -319,7 +319,7 @@ PEM_FILE = text("PEM file")
 TOPIC = Kind("text", _read_topic)
 TOPIC_LIST = Kind("topic[,topic...]", _read_topics)
 PATTERN = Kind("regular expression", lambda _, text: SubscribePattern(_read_regex(text)))
-EXCEPT_PATTERN = Kind("regular expression", lambda _, text: SubscribeExcept(_read_regex(text)))
+EXCEPT_PATTERN = Kind("regular expression", lambda _, text: SubscribePattern(_read_regex(text), excludes=True))
 PARTITIONS = Kind('JSON {"topic": [0, 1]}', _read_assignment)
 STARTING_OFFSETS = _offsets(_STARTS)
 ENDING_OFFSETS = _offsets(_ENDS)

@@ -10,7 +10,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.offsets import LATEST
-from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern, TriggerLimits
 from pyspark_zkafka.model.topic_names import topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.model.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
@@ -57,7 +57,7 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
     given.finish()
     subscription = read.subscription
     waits = group is not None and group.join
-    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+    if isinstance(subscription, SubscribePattern):
         waits = True
         if group is not None and group.membership in ("auto", "zookeeper"):
             # All members of a group in ZooKeeper use the old consumer's form of the regex.
@@ -169,17 +169,16 @@ def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: Group
         group.threads * topics > MAX_THREADS,
         f"consumer.threads is {group.threads}; a member has at most {MAX_THREADS} over all its topics",
     )
-    if isinstance(read.subscription, (SubscribePattern, SubscribeExcept)):
+    if isinstance(read.subscription, SubscribePattern):
         _check_filter(given, read.subscription)
 
 
-def _check_filter(given: OptionParser, subscription: SubscribePattern | SubscribeExcept) -> None:
-    name = "subscribePattern" if isinstance(subscription, SubscribePattern) else "subscribeExceptPattern"
+def _check_filter(given: OptionParser, subscription: SubscribePattern) -> None:
     regex = normalise_filter(subscription.pattern)
     reason = "" if regex else "that matches nothing"
     try:
         topic_filter(regex)
     except FilterError as error:
         reason = f"which is not a regular expression that members can evaluate ({error})"
-    read_as = f"{name} is {subscription.pattern!r}, which a group's members read as {regex!r}"
+    read_as = f"{subscription.option} is {subscription.pattern!r}, which a group's members read as {regex!r}"
     given.refuse_if(bool(reason), f"{read_as}, {reason}; commas stand for '|', and blanks are ignored")

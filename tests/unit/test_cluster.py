@@ -10,7 +10,7 @@ import pytest
 from pyspark_zkafka.cluster import bootstrap_servers, of_listener, subscribed_topics
 from pyspark_zkafka.errors import ClusterStateError, CodecError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, TopicPartition
-from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribePattern, Subscription
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.options import broker_connection
 
@@ -43,7 +43,7 @@ class Source:
         (Assign((TopicPartition("b", 1), TopicPartition("b", 0))), ["b"], 0),
         (SubscribePattern("a.*"), ["a", "ab"], 1),
         (SubscribePattern("x"), [], 1),
-        (SubscribeExcept("a.*"), ["b"], 1),
+        (SubscribePattern("a.*", excludes=True), ["b"], 1),
     ],
 )
 def test_topics_to_look_up(subscription: Subscription, topics: list[str], requests: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupContended, GroupError, ZooKeeperRefused
 from pyspark_zkafka.group.registration import Registration, registration_of
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.chroot import JVM
@@ -42,7 +42,7 @@ class TestRegistration:
 
     @pytest.mark.parametrize(
         ("subscription", "pattern"),
-        [(SubscribePattern(" a.*, b"), b"white_list"), (SubscribeExcept(" a.*, b"), b"black_list")],
+        [(SubscribePattern(" a.*, b"), b"white_list"), (SubscribePattern(" a.*, b", excludes=True), b"black_list")],
     )
     def test_filter(self, chroot: Chroot, subscription: Any, pattern: bytes) -> None:
         """A pattern is registered as a filter with the number of threads, normalised as the JVM does."""

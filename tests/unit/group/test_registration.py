@@ -15,7 +15,7 @@ from pyspark_zkafka.group.registration import (
     subscribed_since,
 )
 from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, TopicPartition
-from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.options import group_options
@@ -30,7 +30,9 @@ def test_topics() -> None:
 def test_filters() -> None:
     """A filter is registered as the JVM consumer normalises it."""
     assert registration_of(group_options("g"), SubscribePattern("a, b")) == ConsumerRegistration({"a|b": 1}, "white_list")
-    assert registration_of(group_options("g"), SubscribeExcept("a")) == ConsumerRegistration({"a": 1}, "black_list")
+    assert registration_of(group_options("g"), SubscribePattern("a", excludes=True)) == ConsumerRegistration(
+        {"a": 1}, "black_list"
+    )
 
 
 def test_assigned_partitions() -> None:

@@ -23,7 +23,6 @@ from pyspark_zkafka.model.planning import (
     Listener,
     Split,
     Subscribe,
-    SubscribeExcept,
     SubscribePattern,
     Subscription,
     check_named,
@@ -116,7 +115,7 @@ def test_all_that_is_missing_is_named(subscription: Subscription, missing: list[
     assert f" {', '.join(missing)};" in str(error)
 
 
-@pytest.mark.parametrize("subscription", [SubscribePattern("b.*"), SubscribeExcept("a|b")])
+@pytest.mark.parametrize("subscription", [SubscribePattern("b.*"), SubscribePattern("a|b", excludes=True)])
 def test_pattern_without_a_match(subscription: Subscription) -> None:
     """A pattern that selects no topic is reported as missing, with the names of the topics except internal ones."""
     assert missing_topics(subscription, cluster(topic("a"))) == [subscription.pattern]
@@ -139,7 +138,7 @@ A1, A7, X0, X1 = TopicPartition("a", 1), TopicPartition("a", 7), TopicPartition(
         (at(A, A1, B), Subscribe(("a",)), "s names b-0, which this read does not contain; it contains a-0, a-1; correct"),
         (at(A, A1, A7), Subscribe(("a",)), "s names a-7, which"),
         (at(A, A1, X0), SubscribePattern("a|xx"), "s names x-0, which"),
-        (at(A, A1, X0), SubscribeExcept("x"), "s names x-0, which"),
+        (at(A, A1, X0), SubscribePattern("x", excludes=True), "s names x-0, which"),
         (at(A, A1, X1), Assign((A, A1, X0)), "s names x-1, which"),
         (OffsetSpec("s", everywhere=5, by_partition={B: 5}), Subscribe(("a",)), "s names b-0, which"),
         (OffsetSpec("s", by_topic={"z": EARLIEST, "a": EARLIEST}), Subscribe(("a",)), "s names z, which"),
@@ -157,7 +156,7 @@ def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: S
     [
         (at(A, A1, X0), Subscribe(("a", "x"))),
         (at(A, A1, X0, X1), SubscribePattern("a|x")),
-        (at(A, A1, X0), SubscribeExcept("b")),
+        (at(A, A1, X0), SubscribePattern("b", excludes=True)),
         (at(A, A1, A7, X0), Assign((A, A1, A7, X0))),
         (OffsetSpec("s", by_topic={"x": EARLIEST, "a": EARLIEST}), Subscribe(("a", "x"))),
     ],

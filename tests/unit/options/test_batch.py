@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge, OffsetSpec
-from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribePattern
 from pyspark_zkafka.model.view_tables import VIEWS
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.values import ConnectionOptions, ReadOptions, ZooKeeperConfig
@@ -56,7 +56,7 @@ def test_read_defaults() -> None:
     [
         ({"subscribe": " b, a ,"}, "subscription", Subscribe(("b", "a"))),
         ({"subscribePattern": "orders-.*"}, "subscription", SubscribePattern("orders-.*")),
-        ({"subscribeExceptPattern": "orders-.*"}, "subscription", SubscribeExcept("orders-.*")),
+        ({"subscribeExceptPattern": "orders-.*"}, "subscription", SubscribePattern("orders-.*", excludes=True)),
         ({"assign": '{"t": [1, 0]}'}, "subscription", Assign((T0, TopicPartition("t", 1)))),
         ({"subscribe": "t", "auto.offset.reset": "smallest"}, "reset", "earliest"),
         ({"subscribe": "t", "auto.offset.reset": "earliest"}, "reset", "earliest"),

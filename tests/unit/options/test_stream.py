@@ -10,7 +10,7 @@ import pytest
 from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge, OffsetSpec
-from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern, TriggerLimits
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_either, parse_stream
 from pyspark_zkafka.options.values import GroupOptions, KafkaGroupOptions
@@ -88,10 +88,10 @@ def test_options_shared_with_batches(size: dict[str, str]) -> None:
     [
         ({"subscribe": "b,a"}, Subscribe(("b", "a"))),
         ({"subscribePattern": "a.{1,3}"}, SubscribePattern("a.{1,3}")),
-        ({"subscribeExceptPattern": "a b"}, SubscribeExcept("a b")),
+        ({"subscribeExceptPattern": "a b"}, SubscribePattern("a b", excludes=True)),
         ({"assign": '{"t": [0]}'}, Assign((T0,))),
         ({"subscribePattern": "a.*, b", "group.id": "g"}, SubscribePattern("a.*|b")),
-        ({"subscribeExceptPattern": "'a,b'", "group.id": "g"}, SubscribeExcept("a|b")),
+        ({"subscribeExceptPattern": "'a,b'", "group.id": "g"}, SubscribePattern("a|b", excludes=True)),
         ({"subscribePattern": "a, b", "group.id": "g", "groupMembership": "none"}, SubscribePattern("a, b")),
     ],
 )
