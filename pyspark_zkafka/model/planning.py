@@ -190,35 +190,6 @@ def offline_text(partitions: Collection[TopicPartition], snapshot: ClusterSnapsh
     return f"No live leader for {listing((f'{tp} (ISR {isr(tp)})' for tp in partitions), separator='; ')}"
 
 
-def limit_records(ranges: _Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
-    """Shorten the ranges to about `max_records` in all.
-
-    Each partition gets a share in proportion to its backlog, rounded down, but at least one record. The total exceeds
-    `max_records` by less than one record per partition. KafkaMicroBatchStream.rateLimit of Spark 4.2 computes in doubles.
-    """
-    return _shorten(ranges, max_records, sum(r.size for r in ranges.values()))
-
-
-def limit_bytes(
-    ranges: _Ranges, max_bytes: int, record_bytes: Mapping[TopicPartition, float]
-) -> dict[TopicPartition, OffsetRange]:
-    """Shorten the ranges to about `max_bytes` in all, with at least one record of each backlog.
-
-    `record_bytes` is the mean size of a partition's records; less than one byte counts as one. A partition without a size
-    gets the mean of the others, or 1 KiB.
-    """
-    otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
-    sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
-    return _shorten(ranges, max_bytes, sum((r.size * sizes[tp] for tp, r in ranges.items()), Fraction()))
-
-
-def _shorten(ranges: _Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
-    """Shorten all ranges in the ratio of `limit` to `total`, which are both in records or both in bytes."""
-    # Exact arithmetic, as offsets may exceed the precision of a double.
-    shares = {tp: max(limit * r.size // total, 1) for tp, r in ranges.items() if r.size > 0}
-    return {tp: replace(r, until=min(r.start + shares[tp], r.until)) if tp in shares else r for tp, r in ranges.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
     """When a micro-batch is due, and how much it reads. None means no limit."""
@@ -241,12 +212,31 @@ class TriggerLimits:
         return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
 
     def apply(self, ranges: _Ranges, record_bytes: Mapping[TopicPartition, float]) -> dict[TopicPartition, OffsetRange]:
-        """Shorten each range to the stricter of both limits."""
-        found = dict(ranges) if self.max_records is None else limit_records(ranges, self.max_records)
-        if self.max_bytes is None:
-            return found
-        by_bytes = limit_bytes(ranges, self.max_bytes, record_bytes)
-        return {tp: min(r, by_bytes[tp], key=lambda limited: limited.until) for tp, r in found.items()}
+        """Shorten each range to the stricter of both limits.
+
+        Each partition gets a share in proportion to its backlog in records or bytes, rounded down, but at least one record.
+        The total exceeds `max_records` by less than one record per partition. KafkaMicroBatchStream.rateLimit of Spark 4.2
+        computes in doubles.
+
+        `record_bytes` is the mean size of a partition's records; less than one byte counts as one. A partition without a
+        size gets the mean of the others, or 1 KiB.
+        """
+        limited = [dict(ranges)]
+        if self.max_records is not None:
+            limited.append(_shorten(ranges, self.max_records, sum(r.size for r in ranges.values())))
+        if self.max_bytes is not None:
+            otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
+            sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
+            total = sum((r.size * sizes[tp] for tp, r in ranges.items()), Fraction())
+            limited.append(_shorten(ranges, self.max_bytes, total))
+        return {tp: min((found[tp] for found in limited), key=lambda r: r.until) for tp in ranges}
+
+
+def _shorten(ranges: _Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
+    """Shorten all ranges in the ratio of `limit` to `total`, which are both in records or both in bytes."""
+    # Exact arithmetic, as offsets may exceed the precision of a double.
+    shares = {tp: max(limit * r.size // total, 1) for tp, r in ranges.items() if r.size > 0}
+    return {tp: replace(r, until=min(r.start + shares[tp], r.until)) if tp in shares else r for tp, r in ranges.items()}
 
 
 def split_ranges(

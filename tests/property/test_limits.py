@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
-from pyspark_zkafka.model.planning import TriggerLimits, limit_bytes, limit_records
+from pyspark_zkafka.model.planning import TriggerLimits
 
 Ranges = dict[TopicPartition, OffsetRange]
 LIMITS = st.integers(1, 200) | st.integers(1, 2**63 - 1)
@@ -26,6 +26,14 @@ def some_ranges(draw: st.DrawFn) -> Ranges:
 def some_sizes(draw: st.DrawFn) -> dict[TopicPartition, float]:
     """Draw mean record sizes for some partitions."""
     return {TopicPartition("t", n): draw(RECORD_BYTES) for n in draw(st.sets(st.integers(0, 9)))}
+
+
+def limit_records(ranges: Ranges, limit: int) -> Ranges:
+    return TriggerLimits(max_records=limit).apply(ranges, {})
+
+
+def limit_bytes(ranges: Ranges, limit: int, record_bytes: dict[TopicPartition, float]) -> Ranges:
+    return TriggerLimits(max_bytes=limit).apply(ranges, record_bytes)
 
 
 def size(ranges: Ranges) -> int:

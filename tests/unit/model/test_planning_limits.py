@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
-from pyspark_zkafka.model.planning import TriggerLimits, limit_bytes, limit_records
+from pyspark_zkafka.model.planning import TriggerLimits
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 ENDS = dict[TopicPartition, tuple[int, int]]
@@ -43,7 +43,7 @@ def ends(found: dict[TopicPartition, OffsetRange]) -> list[tuple[str, int, int]]
 )
 def test_limit_records(given: ENDS, limit: int, expected: list[tuple[str, int, int]]) -> None:
     """Shares equal those of KafkaMicroBatchStream.rateLimit (calculated by hand)."""
-    assert ends(limit_records(ranges(given), limit)) == expected
+    assert ends(TriggerLimits(max_records=limit).apply(ranges(given), {})) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_limit_records(given: ENDS, limit: int, expected: list[tuple[str, int, i
 )
 def test_limit_bytes(record_bytes: dict[TopicPartition, float], limit: int, expected: list[int]) -> None:
     """Bytes are converted to records by each partition's mean record size."""
-    found = limit_bytes(ranges({A: (0, 100), B: (1000, 1100)}), limit, record_bytes)
+    found = TriggerLimits(max_bytes=limit).apply(ranges({A: (0, 100), B: (1000, 1100)}), record_bytes)
     assert [r.size for r in found.values()] == expected
 
 
