@@ -35,7 +35,6 @@ MAX_ENDS_BYTES = 3000
 _VERSION = 1
 _QUOTED = 200
 _LARGEST = 2**63 - 1
-_SEPARATOR = ".slots-"
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Only numbers as `str` writes them: at most 10 digits (Kafka's int32), and no leading zero, which another group may have.
@@ -105,7 +104,7 @@ class LedgerGroup(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        return f"{self.base}{_SEPARATOR}{self.width}-{self.number}"
+        return f"{self.base}.slots-{self.width}-{self.number}"
 
     @classmethod
     def parse(cls, name: str) -> LedgerGroup | None:
@@ -254,17 +253,14 @@ def _unreadable(metadata: str, place: str) -> LedgerError:
 
 
 def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
-    """The last entry of each slot, which may have several keys if the topic grew before the query wrote anything."""
+    """The last entry of each slot, which may have several keys if the topic grew before the query wrote anything.
+
+    Two entries of a micro-batch are of the same rows; the later one names the last run that has verified them.
+    """
     found: dict[int, Entry] = {}
     for entry in entries:
-        if entry.slot not in found or _age(entry) >= _age(found[entry.slot]):
-            found[entry.slot] = entry
+        found[entry.slot] = max(entry, found.get(entry.slot, entry), key=lambda e: (e.batch, e.at_ms))
     return found
-
-
-def _age(entry: Entry) -> tuple[int, int]:
-    """Two entries of a micro-batch are of the same rows; the later one names the last run that has verified them."""
-    return entry.batch, entry.at_ms
 
 
 @dataclass(frozen=True, slots=True)
