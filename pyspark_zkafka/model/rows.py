@@ -17,27 +17,21 @@ from pyspark_zkafka.model.topic_names import RULE, is_topic_name, shown_name
 
 _PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _QUOTED_BYTES = 60
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_text_or_bytes(kind: pa.DataType) -> bool:
-    return _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+_TEXTS = (pa.string(), pa.large_string())
+_PAYLOADS = (*_TEXTS, pa.binary(), pa.large_binary())
 
 
 def _is_headers(kind: pa.DataType) -> bool:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
         return False
     fields = list(kind.value_type)
-    return [f.name for f in fields] == ["key", "value"] and _is_text(fields[0].type) and _is_text_or_bytes(fields[1].type)
+    return [f.name for f in fields] == ["key", "value"] and fields[0].type in _TEXTS and fields[1].type in _PAYLOADS
 
 
 _EXPECTED = {
-    "value": ("string or binary", _is_text_or_bytes),
-    "key": ("string or binary", _is_text_or_bytes),
-    "topic": ("string", _is_text),
+    "value": ("string or binary", _PAYLOADS.__contains__),
+    "key": ("string or binary", _PAYLOADS.__contains__),
+    "topic": ("string", _TEXTS.__contains__),
     "partition": ("int", pa.types.is_int32),
     "headers": ("array<struct<key:string,value:binary>>", _is_headers),
     "timestamp": (
@@ -199,7 +193,7 @@ def as_bytes(column: pa.Array) -> pa.Array:
 
 
 def _is_large(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+    return kind in (pa.large_string(), pa.large_binary())
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
