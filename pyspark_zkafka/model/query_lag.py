@@ -28,12 +28,6 @@ class SourceOffsets:
     latest: Mapping[TopicPartition, int] | None = None
 
     @property
-    def behind(self) -> dict[TopicPartition, int]:
-        """Offsets after the micro-batch, for each owned partition that has a leader."""
-        ranges = self.end.ranges
-        return {tp: latest - ranges[tp].until for tp, latest in (self.latest or {}).items() if tp in ranges}
-
-    @property
     def mzxids(self) -> dict[TopicPartition, int]:
         """The ZooKeeper transaction of each partition's last commit; empty without a group, or with offsets in Kafka."""
         return {tp: planned.mzxid for tp, planned in self.end.ranges.items() if planned.mzxid is not None}
@@ -162,11 +156,12 @@ def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> Qu
 
     `read` has the fields that name the micro-batch, its records, and its bytes if known. `history` includes them.
     """
-    behind = offsets.behind
+    ranges = offsets.end.ranges
+    behind = {tp: latest - ranges[tp].until for tp, latest in (offsets.latest or {}).items() if tp in ranges}
     # Others commit the partitions that the query has lost since: they have no end.
-    ranges = [offsets.end.ranges[tp] for tp in offsets.mzxids if offsets.latest is None or tp in offsets.latest]
+    committed = [ranges[tp] for tp in offsets.mzxids if offsets.latest is None or tp in offsets.latest]
     has_commits = bool(history.mzxids)
-    uncommitted = sum(max(0, planned.start - planned.committed) for planned in ranges if planned.committed is not None)
+    uncommitted = sum(max(0, planned.start - planned.committed) for planned in committed if planned.committed is not None)
     total = sum(behind.values())
     found = replace(
         read,
