@@ -231,11 +231,6 @@ class _Block:
             padded[:-4] = np.frombuffer(data, dtype=np.uint8)[bounds[0] : bounds[-1]]
         return cls(padded, (bounds[:-1] - bounds[0]).astype(np.int64), np.diff(bounds).astype(np.int64))
 
-    def words(self) -> _Words:
-        """Return the little-endian word at each byte: word `i` is the bytes `[i, i + 4)`."""
-        words: _Words = np.ndarray((len(self.data) - 3,), dtype="<u4", buffer=self.data, strides=(1,))
-        return words
-
 
 # By the number of bytes after the last whole word: the mask of these bytes in the next word, and the last factor.
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], dtype=np.uint32)
@@ -243,7 +238,8 @@ _TAIL_FACTORS = np.array([1, _MURMUR2_M, _MURMUR2_M, _MURMUR2_M], dtype=np.uint3
 
 
 def _murmur2_block(block: _Block) -> _Words:
-    words = block.words()
+    # The little-endian word at each byte: word `i` is the bytes `[i, i + 4)`.
+    words: _Words = np.ndarray((len(block.data) - 3,), dtype="<u4", buffer=block.data, strides=(1,))
 
     def step(hashes: _Words, at: _Positions) -> None:
         mixed = words[at] * np.uint32(_MURMUR2_M)

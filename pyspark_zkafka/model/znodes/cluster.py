@@ -86,9 +86,8 @@ def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
         match = _LEGACY.fullmatch(text.strip())
         if match is None or int(match["port"]) > _MAX_PORT:
             raise CodecError(path, data, _BROKER)
-        legacy_host, legacy_port = match["host"], int(match["port"])
-        endpoint = Endpoint(_PLAINTEXT, _PLAINTEXT, legacy_host, legacy_port)
-        return BrokerRegistration(Broker(broker_id, (endpoint,)), 0, legacy_host, legacy_port)
+        endpoint = Endpoint(_PLAINTEXT, _PLAINTEXT, match["host"], int(match["port"]))
+        return BrokerRegistration(Broker(broker_id, (endpoint,)), 0, endpoint.host, endpoint.port)
     found = ZnodeJson.parse(path, data, _BROKER)
     version = found.integer("version")
     if version < 1:
@@ -110,8 +109,7 @@ def _endpoints(found: ZnodeJson, version: int, host: str | None, port: int) -> t
         if match is None or int(match[4]) > _MAX_PORT:
             found.fail("an endpoint is LISTENER://host:port")
         listener = match[1]
-        endpoint = Endpoint(listener, protocols.get(listener, listener), match[2] or match[3] or "", int(match[4]))
-        endpoints.append(endpoint)
+        endpoints.append(Endpoint(listener, protocols.get(listener, listener), match[2] or match[3] or "", int(match[4])))
     return tuple(endpoints)
 
 
