@@ -317,7 +317,6 @@ class _Parser:
         return _Item(_emit(self.folded({found}) if isinstance(found, str) else found))
 
     def escape(self) -> str | frozenset[str]:
-        """Parse an escape: a character, or a class."""
         start, letter = self.at, self.text[self.at + 1 : self.at + 2]
         if (code := self.match(_CODE)) is not None:
             if code["c"]:
@@ -352,7 +351,6 @@ class _Parser:
         return _ALPHABET - found if is_negated else found
 
     def folded(self, characters: set[str]) -> set[str]:
-        """Add the other cases of the characters below ``(?i)``."""
         if not self.folds:
             return characters
         return {other for c in characters for other in ((c.lower(), c.upper()) if c.isascii() else (c,))}

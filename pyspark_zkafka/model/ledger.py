@@ -222,7 +222,6 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
 
 
 def _are_offsets(found: Any) -> bool:
-    """True for offsets by topic and partition, as JSON has them."""
     return isinstance(found, dict) and all(
         is_topic_name(name) and isinstance(topic, dict) and all(map(_is_offset, topic.keys(), topic.values()))
         for name, topic in found.items()

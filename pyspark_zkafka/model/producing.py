@@ -417,7 +417,6 @@ class Producing:
             self._fail(batch, code)
 
     def _depose(self, tp: TopicPartition) -> None:
-        """Forget the leader of a partition."""
         if tp in self._active:
             for batch in (*self._active[tp].flying, *self._active[tp].waiting):
                 batch.waits_since = self._waits_since(batch)

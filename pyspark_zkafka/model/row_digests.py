@@ -49,7 +49,6 @@ class RowDigest:
         self._rows += len(batch.value)
 
     def row_set(self) -> RowSet:
-        """Return number and digest of the rows that were added."""
         return RowSet(self._rows, "{:016x}{:016x}".format(*self._sums))
 
 
@@ -71,7 +70,6 @@ def _hash_encodings(rows: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _encodings(batch: OutgoingBatch, start: int, count: int) -> pa.Array:
-    """Encode some rows, as large binary."""
     parts: list[pa.Array | pa.Scalar] = [_scalar(struct.pack("<I", len(batch.topic.encode())) + batch.topic.encode())]
     for column in (batch.key, batch.value, batch.partition, batch.timestamp_ms):
         parts += [_scalar(_NULL)] if column is None else _field(column.slice(start, count))

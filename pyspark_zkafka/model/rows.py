@@ -263,7 +263,6 @@ def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _header_lengths(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the bytes of keys and values of each row's headers."""
     entries = column.flatten()
     sizes = _lengths(pc.struct_field(entries, "key")) + _lengths(pc.struct_field(entries, "value"))
     ends = np.append(np.int64(0), np.cumsum(sizes))

@@ -86,7 +86,6 @@ class AdminState:
 
 
 def topic_config_path(topic: str) -> str:
-    """``/config/topics/T``."""
     return child_path(TOPIC_CONFIGS, topic)
 
 

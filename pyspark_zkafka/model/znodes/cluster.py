@@ -114,7 +114,6 @@ def _endpoints(found: ZnodeJson, version: int, host: str | None, port: int) -> t
 
 
 def topic_path(topic: str) -> str:
-    """``/brokers/topics/T``."""
     return child_path(TOPICS, topic)
 
 
@@ -161,7 +160,6 @@ def _partition(found: ZnodeJson, name: str) -> int:
 
 
 def partition_state_path(partition: TopicPartition) -> str:
-    """``/brokers/topics/T/partitions/P/state``."""
     return f"{topic_path(partition.topic)}/partitions/{partition.partition}/state"
 
 
@@ -191,7 +189,6 @@ class ControllerInfo:
 
 
 def decode_controller(path: str, data: bytes | None) -> ControllerInfo:
-    """Decode the present controller."""
     text = decode_text(path, data, _CONTROLLER)
     if _INTEGER.fullmatch(text.strip()):
         return ControllerInfo(parse_integer(path, text.strip().encode(), _CONTROLLER))

@@ -111,27 +111,22 @@ def group_path(group: str) -> str:
 
 
 def ids_path(group: str) -> str:
-    """``/consumers/G/ids``."""
     return f"{group_path(group)}/ids"
 
 
 def id_path(group: str, consumer: str) -> str:
-    """``/consumers/G/ids/C``."""
     return child_path(ids_path(group), consumer)
 
 
 def owners_path(group: str) -> str:
-    """``/consumers/G/owners``."""
     return f"{group_path(group)}/owners"
 
 
 def topic_owners_path(group: str, topic: str) -> str:
-    """``/consumers/G/owners/T``."""
     return child_path(owners_path(group), topic)
 
 
 def owner_path(group: str, partition: TopicPartition) -> str:
-    """``/consumers/G/owners/T/P``."""
     return f"{topic_owners_path(group, partition.topic)}/{partition.partition}"
 
 
@@ -141,17 +136,14 @@ def owner_parents(group: str, partitions: Iterable[TopicPartition]) -> list[str]
 
 
 def offsets_path(group: str) -> str:
-    """``/consumers/G/offsets``."""
     return f"{group_path(group)}/offsets"
 
 
 def topic_offsets_path(group: str, topic: str) -> str:
-    """``/consumers/G/offsets/T``."""
     return child_path(offsets_path(group), topic)
 
 
 def offset_path(group: str, partition: Partition) -> str:
-    """``/consumers/G/offsets/T/P``."""
     return f"{topic_offsets_path(group, partition.topic)}/{partition_key(partition)}"
 
 
@@ -291,7 +283,6 @@ def decode_owner(path: str, data: bytes | None) -> str:
 
 
 def encode_owner(thread: str) -> bytes:
-    """Encode as the owner does."""
     return thread.encode()
 
 
@@ -301,5 +292,4 @@ def decode_offset(path: str, data: bytes | None) -> int:
 
 
 def encode_offset(offset: int) -> bytes:
-    """Encode as the consumer does, in plain decimal."""
     return str(offset).encode()
