@@ -57,9 +57,8 @@ class Batch:
     """Records of one partition, closed. `data` is the driver's.
 
     Its delivery timeout counts from `waits_since`: see `Producing.due_at`. `sequence` and `place`, its number among the
-    batches of its partition, are None until it is sent. `answer` is the error
-    of its last attempt, `NONE` without an answer. After an attempt without an answer it `is_unanswered`: a broker may write
-    it later. It `is_too_large` once a broker has said so.
+    batches of its partition, are None until it is sent. `answer` is the error of its last attempt, `NONE` without an
+    answer. After an attempt without an answer it `is_unanswered`: a broker may write it later.
     """
 
     partition: TopicPartition

@@ -185,9 +185,5 @@ RULES: tuple[Rule, ...] = (
 
 
 def start_of(facts: PartitionFacts) -> tuple[Rule | None, NamedPosition | None]:
-    """Return the first rule that gives a position, and the position; ``(None, None)`` leaves it to `auto.offset.reset`.
-
-    >>> start_of(PartitionFacts(planned=PlannedRange(10, 20), named=EARLIEST))[1]
-    20
-    """
+    """Return the first rule that gives a position, and the position; ``(None, None)`` leaves it to `auto.offset.reset`."""
     return next(((rule, found) for rule in RULES if (found := rule(facts)) is not None), (None, None))
