@@ -241,18 +241,18 @@ class Producing:
         if partition in self._active and self._active[partition].waiting:
             self._fail(self._active[partition].waiting[0], code)
 
-    def drop(self, *, in_flight: bool) -> int:
-        """Forget the batches that are not in flight, or all; returns the records left. Do not send after it."""
+    def drop(self, *, in_flight: bool) -> list[Batch]:
+        """Forget the batches that are not in flight, or all, and return them. Do not send after it."""
+        dropped: list[Batch] = []
         for partition in self._active.values():
-            partition.waiting.clear()
-            if in_flight:
-                partition.flying.clear()
+            for batches in (partition.flying, partition.waiting) if in_flight else (partition.waiting,):
+                dropped += batches
+                batches.clear()
         if in_flight:
             self._flying.clear()
-        left = self.open_batches()
         self._active = {tp: partition for tp, partition in self._active.items() if partition.flying}
-        self.queued_bytes = sum(batch.size_bytes for batch in left)
-        return sum(batch.records for batch in left)
+        self.queued_bytes = sum(batch.size_bytes for batch in self.open_batches())
+        return dropped
 
     def expire(self, now: float) -> None:
         """Fail the first batch for which the delivery timeout has passed, unless it is in flight."""
@@ -322,10 +322,6 @@ class Producing:
     def open_batches(self) -> list[Batch]:
         """The batches that are not acknowledged."""
         return [batch for partition in self._active.values() for batch in (*partition.flying, *partition.waiting)]
-
-    def waiting_batches(self) -> list[Batch]:
-        """The batches that are not in flight."""
-        return [batch for partition in self._active.values() for batch in partition.waiting]
 
     def _may_send(self, partition: _Partition, now: float) -> bool:
         if not partition.waiting or now < partition.blocked_until:

@@ -183,9 +183,9 @@ class DirectSender(Sender):
         self._closed = iter(())
         for _ in self._encoder.close_all():
             pass
-        dropped = self._producing.open_batches() if in_flight else self._producing.waiting_batches()
+        dropped = self._producing.drop(in_flight=in_flight)
         self._is_uncertain |= (self.is_moving and in_flight) or any(batch.is_unanswered for batch in dropped)
-        left = self._producing.drop(in_flight=in_flight)
+        left = sum(batch.records for batch in self._producing.open_batches())
         self._dropped = self._handed_over - self.acknowledged - left
 
     @property
