@@ -17,8 +17,8 @@ from pyspark_zkafka.conditions import INVALID_NAME
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.topic_names import shown_name
 
-_INT32 = range(-(2**31), 2**31)
-_INT64 = range(-(2**63), 2**63)
+INT32 = range(-(2**31), 2**31)
+INT64 = range(-(2**63), 2**63)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 # Java checks units of UTF-16, and so allows no character above U+FFFF.
 _FORBIDDEN = "\x00-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff"
@@ -46,24 +46,16 @@ def encode_json(value: Mapping[str, object]) -> bytes:
 
 def is_int32(value: object) -> TypeGuard[int]:
     """Return True for an integer in the range of Java's int. Booleans are not integers here."""
-    return isinstance(value, int) and not isinstance(value, bool) and value in _INT32
+    return isinstance(value, int) and not isinstance(value, bool) and value in INT32
 
 
-def parse_integer(path: str, data: bytes | None, expected: str) -> int:
-    """Parse as `parse_long`, but at most 32 bits, as Java's ``Integer.parseInt``."""
-    value = parse_long(path, data, expected)
-    if value not in _INT32:
-        raise CodecError(path, data, expected)
-    return value
+def parse_integer(path: str, data: bytes | None, expected: str, allowed: range = INT32) -> int:
+    """Parse a bare integer as Java's ``Integer.parseInt``: an optional sign and digits, such as ``+7`` and ``007``.
 
-
-def parse_long(path: str, data: bytes | None, expected: str) -> int:
-    """Parse a bare integer as Java's ``Long.parseLong``: an optional sign and digits, such as ``+7`` and ``007``.
-
-    Unlike in Java, digits must be ASCII. Raises CodecError for any other text, no data, or more than 64 bits.
+    Unlike in Java, digits must be ASCII. Raises CodecError for any other text, no data, or a number that is not `allowed`.
     """
     text = decode_text(path, data, expected)
-    if not _INTEGER.fullmatch(text) or int(text) not in _INT64:
+    if not _INTEGER.fullmatch(text) or int(text) not in allowed:
         raise CodecError(path, data, expected)
     return int(text)
 

@@ -33,13 +33,14 @@ from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import shown_name, topic_filter
 from pyspark_zkafka.model.znodes.codec import (
+    INT64,
     ZnodeJson,
     child_path,
     decode_text,
     encode_json,
     is_int32,
     is_znode_name,
-    parse_long,
+    parse_integer,
 )
 
 CONSUMERS = "/consumers"
@@ -288,7 +289,7 @@ def encode_owner(thread: str) -> bytes:
 
 def decode_offset(path: str, data: bytes | None) -> int:
     """Decode the next offset to read, which is negative if there is none."""
-    return parse_long(path, data, _OFFSET)
+    return parse_integer(path, data, _OFFSET, INT64)
 
 
 def encode_offset(offset: int) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.model.znodes.codec import ZnodeJson, encode_json, is_int32, parse_integer, parse_long
+from pyspark_zkafka.model.znodes.codec import INT64, ZnodeJson, encode_json, is_int32, parse_integer
 from tests.support.cases import each
 
 OBJECT = b'{"n":7,"s":"x","null":null,"list":[1,2],"objects":[{"a":"b"}],"timestamp":5,"big":2147483648,"flag":true}'
@@ -57,7 +57,7 @@ def test_integers_of_32_bits() -> None:
     assert is_int32(2**31 - 1)
     assert is_int32(-(2**31))
     assert not any(map(is_int32, (2**31, True, 1.0, "1", None)))
-    assert (parse_integer("/z", b"-2147483648", "n"), parse_long("/z", b"2147483648", "n")) == (-(2**31), 2**31)
+    assert (parse_integer("/z", b"-2147483648", "n"), parse_integer("/z", b"2147483648", "n", INT64)) == (-(2**31), 2**31)
     with pytest.raises(CodecError, match="Znode /z "):
         parse_integer("/z", b"2147483648", "n")
 
