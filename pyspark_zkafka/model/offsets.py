@@ -197,7 +197,11 @@ def resolve(
     fallback = reset_position(sorted(tp for tp, position in given.items() if position is None), reset)
     named_starts = {tp: fallback if position is None else position for tp, position in given.items()}
     named_ends = {tp: _end_position(end, tp) for tp in partitions}
-    _check_order({tp: p for tp, p in named_starts.items() if start.of(tp) == p}, named_ends)
+    for tp, named in named_starts.items():
+        # A committed offset may be after its end: then nothing is left to read.
+        if start.of(tp) == named and is_behind(named, named_ends[tp]):
+            text = f"{tp} starts at {named} and ends at {named_ends[tp]}; set a start that is not after the end"
+            raise START_AFTER_END(text)
     starts, ends = _at_offsets(named_starts, named_ends, logs, timeout_s)
     # Ends first: if no record reaches a starting timestamp, a record that arrives in between must not be skipped.
     highs = logs.list_offsets({tp: LATEST if _is_offset(p) else p for tp, p in ends.items()}, timeout_s)
@@ -289,13 +293,6 @@ def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | Non
             "commit one, name the partitions in startingOffsets, or set auto.offset.reset to earliest or latest",
         )
     return EARLIEST if reset == "earliest" else LATEST
-
-
-def _check_order(given: Mapping[TopicPartition, NamedPosition], ends: Mapping[TopicPartition, NamedPosition]) -> None:
-    """Raise if a specified start is after its end. A committed offset may be: then nothing is left to read."""
-    for tp, start in given.items():
-        if is_behind(start, ends[tp]):
-            raise START_AFTER_END(f"{tp} starts at {start} and ends at {ends[tp]}; set a start that is not after the end")
 
 
 def is_behind(start: NamedPosition, end: NamedPosition) -> bool:

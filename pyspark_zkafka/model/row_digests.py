@@ -54,19 +54,15 @@ class RowDigest:
 
 def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
     """Hash a batch as `HashRows` describes, in about 250 ns for a row of 100 bytes."""
-    first = second = 0
-    for start in range(0, len(batch.value), _BLOCK_ROWS):
-        sums = _hash_encodings(_encodings(batch, start, _BLOCK_ROWS))
-        first, second = first + int(sums[0]), second + int(sums[1])
-    return first % _HALF, second % _HALF
-
-
-def _hash_encodings(rows: pa.Array) -> npt.NDArray[np.uint64]:
     import mmh3  # only exactly-once writes without the compiled library need it
 
-    hashes = b"".join(map(mmh3.hash_bytes, rows.to_numpy(zero_copy_only=False)))
-    sums: npt.NDArray[np.uint64] = np.frombuffer(hashes, dtype="<u8").reshape(-1, 2).sum(axis=0, dtype=np.uint64)
-    return sums
+    first = second = 0
+    for start in range(0, len(batch.value), _BLOCK_ROWS):
+        rows = _encodings(batch, start, _BLOCK_ROWS).to_numpy(zero_copy_only=False)
+        hashes = np.frombuffer(b"".join(map(mmh3.hash_bytes, rows)), dtype="<u8").reshape(-1, 2)
+        sums = hashes.sum(axis=0, dtype=np.uint64)
+        first, second = first + int(sums[0]), second + int(sums[1])
+    return first % _HALF, second % _HALF
 
 
 def _encodings(batch: OutgoingBatch, start: int, count: int) -> pa.Array:
