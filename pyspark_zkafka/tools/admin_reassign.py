@@ -13,7 +13,7 @@ import typer
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_REASSIGNMENT
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.model.znodes.admin import REASSIGN_PARTITIONS, AdminState, encode_reassignment, reassigned_partitions
+from pyspark_zkafka.model.znodes.admin import REASSIGN_PARTITIONS, AdminState, decode_reassignment, encode_reassignment
 from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, follow, require_controller, submit
 from pyspark_zkafka.tools.arguments import read_text
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster
@@ -86,7 +86,7 @@ def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, 
     Raises OptionError if the text is no such file, lists a partition twice or no partition, or names log directories.
     """
     try:
-        listed = reassigned_partitions(name, text.encode())
+        listed = decode_reassignment(name, text.encode())
     except CodecError as error:
         raise INVALID_OPTION(f"{name} is not {error.parameters['expected']}") from error
     found = dict(listed)

@@ -139,7 +139,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         paths = [admin_znodes.REASSIGN_PARTITIONS, admin_znodes.PREFERRED_REPLICA_ELECTION]
         found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS, znodes.TOPICS])
         moves, elections = (found.nodes.get(path) for path in paths)
-        requested = {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data)
+        requested = {} if moves is None else dict(admin_znodes.decode_reassignment(paths[0], moves.data))
         names = filter(is_topic_name, found.children.get(znodes.TOPICS, ()))
         nodes = {path: node for path, node in self.get_many(map(znodes.topic_path, names)).items() if node.data}
         targets = _by_name(nodes, lambda path, node: znodes.decode_target_replicas(path, node.data))

@@ -30,7 +30,7 @@ DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
     "controller epoch": (r"/controller_epoch", (znodes.decode_controller_epoch,)),
     "cluster id": (r"/cluster/id", (znodes.decode_cluster_id,)),
     "config": (r"/config/topics/[^/]+", (admin.decode_topic_config,)),
-    "reassignment": (r"/admin/reassign_partitions", (admin.decode_reassignment, admin.reassigned_partitions)),
+    "reassignment": (r"/admin/reassign_partitions", (admin.decode_reassignment,)),
     "election": (r"/admin/preferred_replica_election", (admin.decode_preferred_election,)),
     "registration": (r"/consumers/[^/]+/ids/[^/]+", (groups.decode_registration,)),
     "owner": (r"/consumers/[^/]+/owners/[^/]+/\d+", (groups.decode_owner,)),

@@ -111,13 +111,8 @@ def encode_config_change(topic: str, registration: int) -> bytes:
     return encode_json({"version": 2, "entity_path": f"topics/{topic}"})
 
 
-def decode_reassignment(path: str, data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """Decode the new replicas of partitions, the preferred leader first, in the znode's order."""
-    return dict(reassigned_partitions(path, data))
-
-
-def reassigned_partitions(path: str, data: bytes | None) -> list[tuple[TopicPartition, tuple[int, ...]]]:
-    """Decode partitions and new replicas as a list, which may name a partition twice."""
+def decode_reassignment(path: str, data: bytes | None) -> list[tuple[TopicPartition, tuple[int, ...]]]:
+    """Decode partitions and their new replicas, the preferred leader first, in order. A partition may occur twice."""
     found = ZnodeJson.parse(path, data, _REASSIGNMENT)
     return [(_partition(item), item.integers("replicas")) for item in found.objects("partitions")]
 

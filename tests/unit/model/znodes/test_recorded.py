@@ -54,7 +54,7 @@ def of_controller(path: str, data: bytes) -> Contents:
 
 def of_reassignment(path: str, data: bytes) -> Contents:
     """Return the replicas of partitions."""
-    return admin.decode_reassignment(path, data), {partition_of(p): tuple(p["replicas"]) for p in partitions_of(data)}
+    return admin.decode_reassignment(path, data), [(partition_of(p), tuple(p["replicas"])) for p in partitions_of(data)]
 
 
 def of_election(path: str, data: bytes) -> Contents:
