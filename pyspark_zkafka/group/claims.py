@@ -299,54 +299,27 @@ class NoJvmOwner:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class NoMembers:
-    """Proof for a transaction that no member of a group is registered.
+def no_members(client: ZooKeeperConnection, group: str, ids: Znode | None) -> list[Operation]:
+    """Make operations that fail a transaction if the group has registered members. `ids` is the znode of registrations.
 
     A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. The operations
-    delete ``/consumers/G/ids`` and create it again unchanged, or create and delete a missing one. The transaction fails if
-    a member has registered before. A member that registers later reads what the transaction has written. Only registered
-    members watch this znode.
+    delete ``/consumers/G/ids`` and create it again unchanged, or create and delete a missing one, after the creation of
+    ``/consumers/G``. The transaction fails if a member has registered before. A member that registers later reads what the
+    transaction has written. Only registered members watch this znode.
 
-    `ids` is the present znode, and `acl` its ACL.
+    Blocks for a round trip, to read a present znode's ACL. Raises ZooKeeperRefused if the server masks the ACL's digests,
+    as it does for clients without the right admin: with such an ACL, nobody could use the znode.
     """
-
-    group: str
-    ids: Znode | None
-    acl: tuple[object, ...] | None
-
-    @classmethod
-    def read(cls, client: ZooKeeperConnection, group: str) -> NoMembers:
-        """Read the present znode. Blocks for two round trips."""
-        path = group_znodes.ids_path(group)
-        return cls.of(client, group, client.get_many([path]).get(path))
-
-    @classmethod
-    def of(cls, client: ZooKeeperConnection, group: str, ids: Znode | None) -> NoMembers:
-        """Read the ACL of a present znode. Blocks for a round trip.
-
-        Raises ZooKeeperRefused if the server masks the ACL's digests, as it does for clients without the right admin: with
-        such an ACL, nobody could use the znode.
-        """
-        path = group_znodes.ids_path(group)
-        acl = None if ids is None else client.acl(path)
-        if any(entry.id.scheme == "digest" and entry.id.id.endswith(":x") for entry in acl or ()):
-            raise ZOOKEEPER_REFUSED(
-                f"The ACL of {path} is kept only if the client has the right admin there; set zookeeper.auth to a user "
-                "with this right",
-            )
-        return cls(group, ids, acl)
-
-    @property
-    def path(self) -> str:
-        """``/consumers/G/ids``."""
-        return group_znodes.ids_path(self.group)
-
-    def operations(self) -> Sequence[Operation]:
-        """The operations, for after the creation of ``/consumers/G``."""
-        if self.ids is None:
-            return Create(self.path, b""), Delete(self.path)
-        return Delete(self.path, self.ids.stat.version), Create(self.path, self.ids.data, acl=self.acl)
+    path = group_znodes.ids_path(group)
+    if ids is None:
+        return [Create(path, b""), Delete(path)]
+    acl = client.acl(path)
+    if any(entry.id.scheme == "digest" and entry.id.id.endswith(":x") for entry in acl or ()):
+        raise ZOOKEEPER_REFUSED(
+            f"The ACL of {path} is kept only if the client has the right admin there; set zookeeper.auth to a user "
+            "with this right",
+        )
+    return [Delete(path, ids.stat.version), Create(path, ids.data, acl=acl)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +358,7 @@ class Unchanged:
         """Prove that no member is registered. The writes check the versions."""
         if not self.inactive_only:
             return []
-        return list(NoMembers.of(client, group, found.nodes.get(group_znodes.ids_path(group))).operations())
+        return no_members(client, group, found.nodes.get(group_znodes.ids_path(group)))
 
 
 Proof = OwnedBy | NoOwner | NoJvmOwner | Unchanged

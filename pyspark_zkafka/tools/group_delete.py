@@ -14,7 +14,7 @@ import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSETS_CHANGED, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.group.claims import NoMembers
+from pyspark_zkafka.group.claims import no_members
 from pyspark_zkafka.inspect.reads import unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import is_znode_name
@@ -125,6 +125,6 @@ def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = No
 
 def _delete(client: ZooKeeperConnection, group: str, paths: list[str]) -> Conflict | None:
     """Delete some znodes. If ``ids`` is one of them, that is proof enough: it cannot be deleted while there are members."""
-    proof = NoMembers.read(client, group)
-    needs_proof = proof.path not in paths
-    return client.transact([*(proof.operations() if needs_proof else ()), *map(Delete, paths)]).conflict
+    path = group_znodes.ids_path(group)
+    proof = no_members(client, group, client.get_many([path]).get(path))
+    return client.transact([*(() if path in paths else proof), *map(Delete, paths)]).conflict

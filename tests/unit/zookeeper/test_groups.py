@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.claims import NoMembers
+from pyspark_zkafka.group.claims import no_members
 from pyspark_zkafka.model.znodes.groups import ids_path, offsets_path
 from pyspark_zkafka.zookeeper.connection import Results, Watch
 from pyspark_zkafka.zookeeper.snapshots import (
@@ -17,7 +17,7 @@ from pyspark_zkafka.zookeeper.snapshots import (
     read_group_znodes,
     require_inactive,
 )
-from pyspark_zkafka.zookeeper.transactions import Reason
+from pyspark_zkafka.zookeeper.transactions import Operation, Reason
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -110,23 +110,28 @@ def test_require_inactive() -> None:
         require_inactive("g", Activity(claims=("t/0",)), "Nothing was done")
 
 
+def proof(client: EnsembleClient) -> list[Operation]:
+    """Return the proof that group ``g`` has no members."""
+    return no_members(client, "g", client.get_many(["/consumers/g/ids"]).get("/consumers/g/ids"))
+
+
 @pytest.mark.parametrize("ids", [None, "/consumers/g/ids"])
 def test_proof(client: EnsembleClient, ids: str | None) -> None:
     """The proof leaves the znodes unchanged, whether or not ``ids`` exists."""
     client.put(ids or "/consumers/g")
     before = {path: node.data for path, node in client.ensemble.nodes.items()}
-    assert client.transact(NoMembers.read(client, "g").operations()).conflict is None
+    assert client.transact(proof(client)).conflict is None
     assert {path: node.data for path, node in client.ensemble.nodes.items()} == before
 
 
 def test_no_proof(client: EnsembleClient) -> None:
     """The transaction fails if a member is registered, or has joined and left since the proof was read."""
     client.put("/consumers/g")
-    proof = NoMembers.read(client, "g")
+    before = proof(client)
     client.put("/consumers/g/ids/g_a")
-    conflict = client.transact(proof.operations()).conflict
+    conflict = client.transact(before).conflict
     assert conflict is not None
     assert conflict.reason is Reason.NODE_EXISTS
-    conflict = client.transact(NoMembers.read(client, "g").operations()).conflict
+    conflict = client.transact(proof(client)).conflict
     assert conflict is not None
     assert conflict.reason is Reason.NOT_EMPTY
