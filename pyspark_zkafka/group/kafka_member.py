@@ -30,7 +30,9 @@ _CLOSE_S = 4.0
 _MARGIN_S = 15.0
 _JOIN_S = 60.0
 _POLL_S = 0.2
-_CHECK_S = 4.0  # below the pause after which ownership counts as doubtful
+_CHECK_S = 1.5
+_CHECK_TIMEOUT_S = 4.0  # below the pause after which ownership counts as doubtful
+_REFUSALS = 3  # a coordinator may refuse a member at first, and admit it a moment later
 _SHOWN = 8
 _NOT_FINAL = "the assignment is not final: the group rebalances, or leaves partitions without an owner"
 _UNASSIGNED = (
@@ -94,6 +96,7 @@ class KafkaGroupMember:
         self._unsettled = -1, 0.0
         self._must_rejoin = False
         self._join_due, self._join_patience_s, self._lacks_topics = 0.0, _JOIN_S, False
+        self._check_due, self._failed_checks = 0.0, 0
 
     @property
     def rebalances(self) -> int:
@@ -124,7 +127,8 @@ class KafkaGroupMember:
             raise RuntimeError("KafkaGroupMember.join is called twice")
         self._client.open()
         now = self._timing.clock()
-        self._state = replace(self._state, seen_at=now, admission=self._state.admission.postpone(now))
+        self._state = replace(self._state, seen_at=now)
+        self._check_due = now + _CHECK_S
         self._has_joined = True
         self._start()
 
@@ -381,27 +385,27 @@ class KafkaGroupMember:
             self._client.commit(step.send)
 
     def _check_admission(self) -> None:
-        """Without an assignment, check whether the coordinator has admitted the member and assigns it nothing (KIP-848).
+        """Without an assignment, check whether the coordinator has admitted the member and assigns it nothing.
 
-        Blocks for some seconds without a coordinator. `rebalance` waits longer than that for its answer.
+        With KIP-848, no callback reports that. Blocks for some seconds without a coordinator: `rebalance` waits longer for
+        its answer.
         """
-        admission = self._state.admission
         is_needed = not self._state.is_assigned and self._is_consumer_protocol and bool(self._topics)
-        if is_needed and self._timing.clock() < admission.check_at:
+        if is_needed and self._timing.clock() < self._check_due:
             return
         if is_needed and self._is_final is not None:
             self.consumer = self._client.member_id
             try:
-                if self._is_final(self.consumer, self._state.claims.keys(), self._topics, _CHECK_S):
+                if self._is_final(self.consumer, self._state.claims.keys(), self._topics, _CHECK_TIMEOUT_S):
                     self._state = replace(self._state, is_assigned=True, is_member=True)
                     self._final_at = self._state.rebalances
-                admission = replace(admission, failures=0)
+                self._failed_checks = 0
                 self._changed.set()
             except ZKafkaError as error:
-                admission, is_reported = admission.fail(error)
-                if is_reported:
+                self._failed_checks += 1
+                if error.retriable or self._failed_checks >= _REFUSALS:
                     self._note_error(error)
-        self._state = replace(self._state, admission=admission.postpone(self._timing.clock()))
+        self._check_due = self._timing.clock() + _CHECK_S
 
     def handle(self, event: GroupEvent) -> None:
         """Handle an event of the client, within its `poll`. Blocks while a revocation waits."""

@@ -23,8 +23,6 @@ _RETRY_S = 0.1
 _SHARE_OF_POLL_INTERVAL = 0.8
 _STOPPED_S = 5.0  # after a pause of this length, the member may have been expelled
 _DOUBT_S = 2.0  # librdkafka notices an expulsion within this time
-_CHECK_S = 1.5
-_REFUSALS = 3
 _STALL_S = 10.0  # the leader of a group notices added partitions sooner
 
 
@@ -166,33 +164,6 @@ class CommitQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """Checks of a member without an assignment: with KIP-848, no callback reports its admission.
-
-    `check_at` is the time of the next check. `failures` counts the failed checks since the last answer.
-
-    >>> checked = Admission().postpone(now=10.0)
-    >>> checked.check_at, checked.failures
-    (11.5, 0)
-    """
-
-    check_at: float = 0.0
-    failures: int = 0
-
-    def postpone(self, now: float) -> Admission:
-        """Schedule the next check."""
-        return replace(self, check_at=now + _CHECK_S)
-
-    def fail(self, error: ZKafkaError) -> tuple[Admission, bool]:
-        """Count a failed check. True if its error must be reported.
-
-        A coordinator may refuse a member at first, and admit it a moment later.
-        """
-        failures = self.failures + 1
-        return replace(self, failures=failures), error.retriable or failures >= _REFUSALS
-
-
-@dataclass(frozen=True, slots=True)
 class MemberState:
     """A member between two iterations of its thread.
 
@@ -226,7 +197,6 @@ class MemberState:
     seen_at: float = 0.0
     doubted_until: float = 0.0
     commits: CommitQueue = CommitQueue("")
-    admission: Admission = Admission()
     must_replace_client: bool = False
 
     def see(self, now: float) -> tuple[MemberState, float]:

@@ -366,7 +366,7 @@ def test_outages_are_logged(coordinator: Coordinator, caplog: pytest.LogCaptureF
 
 def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that the coordinator refuses in several checks raises the error."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
     looks: list[str] = []
 
     def is_final(member_id: str, *_: object) -> bool:
@@ -378,6 +378,30 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
     with pytest.raises(GroupError, match="GROUP_PROTOCOL_UNSUPPORTED"):
         member.rebalance()
     assert looks[:3] == ["c-1"] * 3
+
+
+def test_refusals(coordinator: Coordinator, caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal is reported at its third occurrence without a response in between; a retriable error at once."""
+    refused = GroupError("GROUP_PROTOCOL_UNSUPPORTED", "no")
+    clock, found = Clock(), [AGAIN, None, refused, refused, None, refused, refused, refused]
+
+    def is_final(*_: object) -> bool:
+        if error := found.pop(0):
+            raise error
+        return False
+
+    member = without_thread(coordinator, clock, is_final=is_final, protocol="consumer")
+
+    def error_after_a_check() -> BaseException | None:
+        clock.now += 2
+        take_turn(member)
+        answer = member._requests.add_rebalance()
+        take_turn(member)
+        return answer.exception(0)
+
+    assert error_after_a_check() is None
+    assert [text for text in caplog.messages if "retrying" in text] == [f"c-1: retrying: {AGAIN}"]
+    assert [error_after_a_check() for _ in range(7)] == [*[None] * 6, refused]
 
 
 def test_coordinator_that_does_not_answer(coordinator: Coordinator) -> None:
@@ -400,7 +424,7 @@ def test_coordinator_that_does_not_answer(coordinator: Coordinator) -> None:
 
 def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member for which the coordinator has no partitions is settled."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
     assert new_member(is_final=lambda *asked: True, protocol="consumer").wait_settled(20)
 
 
@@ -672,7 +696,7 @@ def test_broker_that_has_just_started(
 
 def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
     """A KIP-848 member settles, without a callback, if its pattern finds a topic of which it is assigned nothing."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     coordinator.topics = ["t"]
     member = new_member(SubscribePattern("t.*"), lambda name, owned, *_: set(owned) == {T0}, protocol="consumer")

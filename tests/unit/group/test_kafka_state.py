@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer
-from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, GroupError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
 from pyspark_zkafka.group.kafka_state import (
-    Admission,
     CommitOutcome,
     CommitQueue,
     MemberState,
@@ -238,25 +236,6 @@ def test_commit_under_way_at_an_expulsion() -> None:
     assert not expelled.has_stray
     again = MEMBER.expel().assign([T0, T1], "c")
     assert expelled.advance(again, 1.0).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
-
-
-REFUSED = GroupError("GROUP_PROTOCOL_UNSUPPORTED", "no")
-
-
-def test_pause() -> None:
-    """A check is due some time after the last one."""
-    assert Admission().postpone(10.0).check_at == 11.5
-
-
-def test_refusals() -> None:
-    """A refusal is reported at its third occurrence without a response in between; a retriable error at once."""
-    once, is_reported = Admission().fail(REFUSED)
-    assert not is_reported
-    twice, is_reported = once.fail(REFUSED)
-    assert not is_reported
-    assert twice.fail(REFUSED)[1]
-    assert not replace(twice, failures=0).fail(REFUSED)[1]
-    assert Admission().fail(BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer"))[1]
 
 
 def test_patience_of_a_static_member() -> None:
