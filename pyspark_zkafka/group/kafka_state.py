@@ -54,11 +54,19 @@ class PendingCommit:
     sent: Mapping[TopicPartition, int] | None = None
     error: ZKafkaError | None = None
 
-    def sendable(self, state: MemberState) -> Mapping[TopicPartition, int]:
-        """Select the offsets that the member may commit now."""
-        if self.of_group and self.incarnation == state.incarnation and state.is_member:
-            return self.offsets
-        ours = state.committable(self.offsets, self.incarnation)
+    def sendable(self, state: MemberState) -> dict[TopicPartition, int]:
+        """Select the offsets that the member may commit now. Brokers check the member, but not what it owns.
+
+        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+        >>> commit, state = PendingCommit(1, {t0: 5, t1: 7}, incarnation=0, deadline=30.0), MemberState().assign([t0], "c")
+        >>> commit.sendable(state) == {t0: 5}, commit.sendable(state.expel().assign([t0], "c"))
+        (True, {})
+        """
+        if self.incarnation != state.incarnation:
+            return {}
+        if self.of_group and state.is_member:
+            return dict(self.offsets)
+        ours = {tp: offset for tp, offset in self.offsets.items() if tp in state.claims}
         if self.claims is None:
             return ours
         return {tp: offset for tp, offset in ours.items() if state.claims[tp] == self.claims.get(tp)}
@@ -126,7 +134,7 @@ class CommitQueue:
             elif first.sent is not None or now < first.next_at:
                 break
             elif ours := first.sendable(state):
-                return QueueStep(queue._with(replace(first, sent=dict(ours))), tuple(outcomes), dict(ours))
+                return QueueStep(queue._with(replace(first, sent=ours)), tuple(outcomes), ours)
             else:
                 outcomes.append(CommitOutcome(first.number, frozenset(first.offsets)))
                 queue = queue._rest()
@@ -217,20 +225,6 @@ class MemberState:
     def owned(self, now: float) -> Mapping[TopicPartition, Claim]:
         """The partitions that the member owns. Empty while the member may have been expelled without notice."""
         return {} if self.is_doubtful(now) else self.claims
-
-    def committable(self, offsets: Mapping[TopicPartition, int], incarnation: int) -> dict[TopicPartition, int]:
-        """Select the offsets that the member may commit. Brokers check the member, but not what it owns.
-
-        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
-        >>> assigned = MemberState().assign([t0], "c")
-        >>> assigned.committable({t0: 5, t1: 7}, incarnation=0) == {t0: 5}
-        True
-        >>> assigned.expel().assign([t0], "c").committable({t0: 5}, incarnation=0)
-        {}
-        """
-        if incarnation != self.incarnation:
-            return {}
-        return {tp: offset for tp, offset in offsets.items() if tp in self.claims}
 
     def assign(self, partitions: Collection[TopicPartition], consumer: str) -> MemberState:
         """Add partitions that the coordinator has assigned.

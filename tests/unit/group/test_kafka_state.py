@@ -92,18 +92,6 @@ def test_revocation() -> None:
     assert left.incarnation == assigned.incarnation
 
 
-def test_incarnation() -> None:
-    """Plans from before an expulsion stay forbidden even when the member owns the same partitions again."""
-    again = MemberState().assign([T0, T1], "c").expel().assign([T0, T1], "c")
-    assert again.committable({T0: 5}, incarnation=0) == {}
-    assert again.committable({T0: 5}, incarnation=1) == {T0: 5}
-
-
-def test_committable() -> None:
-    """Only offsets of owned partitions can be committed."""
-    assert MemberState().assign([T0, T1], "c").committable({T1: 1, T2: 2}, 0) == {T1: 1}
-
-
 def test_hold() -> None:
     """A revocation waits for revoked partitions being read, until its time is over."""
     state = MemberState().revoke([T0, T1], until=10.0)
@@ -146,6 +134,13 @@ def test_owned_partitions() -> None:
     ended = step.queue.answer(CommitAnswer({T0: 5}), 0.1)
     assert ended.outcomes == (CommitOutcome(1, frozenset({T1})),)
     assert ended.queue == CommitQueue("g")
+
+
+def test_incarnation() -> None:
+    """Plans from before an expulsion stay forbidden even when the member owns the same partitions again."""
+    again = MEMBER.expel().assign([T0], "c")
+    assert queue(incarnation=0).advance(again, 0.0).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
+    assert queue(incarnation=1).advance(again, 0.0).send == {T0: 5}
 
 
 def test_starts_of_the_group() -> None:
