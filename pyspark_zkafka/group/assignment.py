@@ -127,11 +127,6 @@ class RebalanceStep:
     claim: Mapping[TopicPartition, str] = field(default_factory=dict)
     revoking: Mapping[TopicPartition, float] = field(default_factory=dict)
 
-    @property
-    def wait_until(self) -> float:
-        """The earliest time at which a kept partition must be released, or infinity."""
-        return min(self.revoking.values(), default=float("inf"))
-
 
 def step(
     target: Mapping[TopicPartition, str],
@@ -157,21 +152,3 @@ def step(
     revoking = {tp: until for tp, until in kept.items() if tp not in overdue}
     claim = {tp: thread for tp, thread in target.items() if tp not in claims or claims[tp].thread != thread}
     return RebalanceStep(frozenset(leaving - revoking.keys()), overdue, claim, revoking)
-
-
-@dataclass(frozen=True, slots=True)
-class Attempts:
-    """Attempts to claim partitions that others own: their number, and when the next one is due.
-
-    >>> Attempts().fail(now=10.0, pause_s=2.0)
-    Attempts(count=1, next_at=12.0)
-    >>> Attempts(count=1, next_at=12.0).fail(now=11.0, pause_s=2.0)
-    Attempts(count=1, next_at=12.0)
-    """
-
-    count: int = 0
-    next_at: float = 0.0
-
-    def fail(self, now: float, pause_s: float) -> Attempts:
-        """Count a failed attempt, unless an event triggered it before `next_at`."""
-        return Attempts(self.count + 1, now + pause_s) if now >= self.next_at else self

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.conditions import NO_SESSION
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
-from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, RebalanceStep, step
+from pyspark_zkafka.group.assignment import GroupView, GroupWatch, RebalanceStep, step
 from pyspark_zkafka.group.claims import Blocker, Claims
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, create_owner_znodes, registration_of
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
@@ -69,7 +70,7 @@ class GroupMember:
         self._suspended = False
         self._reading: frozenset[TopicPartition] = frozenset()
         self._step = RebalanceStep()
-        self._attempts = Attempts()
+        self._tries, self._next_try_at = 0, 0.0
         self._due = 0.0
         self._sweep_at = 0.0
         self._settled = False
@@ -317,23 +318,23 @@ class GroupMember:
         """Schedule the next rebalance: when a blocking claim is deleted, after the back-off, or after the hold."""
         now = self._timing.clock()
         self._sweep_at = now + _SWEEP_S
-        self._due = self._step.wait_until
+        self._due = min(self._step.revoking.values(), default=math.inf)
         self._settled = not blockers and not self._step.revoking
         if not blockers:
-            self._attempts = Attempts()
+            self._tries, self._next_try_at = 0, 0.0
             return
-        before = self._attempts
-        pause_s = self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter())
-        self._attempts = before.fail(now, pause_s)
-        if self._attempts != before and self._attempts.count % self._options.max_retries == 0:
-            _log.warning(
-                "%s cannot claim its partitions after %d tries, and continues to try: %s. Stop members that are stuck, or "
-                "that use another partition.assignment.strategy",
-                self.consumer,
-                self._attempts.count,
-                listing(blockers, 3, "; "),
-            )
-        self._due = min(self._due, self._attempts.next_at)
+        if now >= self._next_try_at:  # earlier tries, after events, do not count
+            self._tries += 1
+            self._next_try_at = now + self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter())
+            if self._tries % self._options.max_retries == 0:
+                _log.warning(
+                    "%s cannot claim its partitions after %d tries, and continues to try: %s. Stop members that are stuck, "
+                    "or that use another partition.assignment.strategy",
+                    self.consumer,
+                    self._tries,
+                    listing(blockers, 3, "; "),
+                )
+        self._due = min(self._due, self._next_try_at)
         paths = [group_znodes.owner_path(self.group, b.partition) for b in blockers]
         if len(self.client.exists_many(paths, self.request_rebalance)) < len(paths):
             self.request_rebalance()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, RebalanceStep, step
+from pyspark_zkafka.group.assignment import GroupView, GroupWatch, RebalanceStep, step
 from pyspark_zkafka.model.assignors import Subscribers
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
@@ -68,7 +68,6 @@ def test_what_nobody_reads_goes_at_once() -> None:
     """Partitions that nobody reads are released at once."""
     found = leaving({A, B}, [], 100)
     assert (found.release, found.overdue, found.revoking) == ({A, B}, set(), {})
-    assert found.wait_until == float("inf")
 
 
 def test_what_is_read_is_kept_until_it_is_not_read_any_more() -> None:
@@ -82,7 +81,7 @@ def test_what_is_read_is_kept_until_it_is_not_read_any_more() -> None:
 def test_the_time_counts_from_the_first_step() -> None:
     """The hold counts from the first step; when it is over, the partition is released as overdue."""
     found = leaving({A}, [A], 105, leaving({A}, [A], 100).revoking)
-    assert (found.release, found.wait_until) == (set(), 110)
+    assert (found.release, found.revoking) == (set(), {A: 110})
     found = leaving({A}, [A], 110, found.revoking)
     assert (found.release, found.overdue, found.revoking) == ({A}, {A}, {})
 
@@ -92,10 +91,4 @@ def test_called_off() -> None:
     first = leaving({A}, [A], 100)
     second = leaving(set(), [A], 108, first.revoking)
     assert (second.release, second.revoking) == (set(), {})
-    assert leaving({A}, [A], 108, second.revoking).wait_until == 118
-
-
-def test_attempts() -> None:
-    """Attempts are counted at most once per pause."""
-    assert Attempts(3, 50).fail(49, 2) == Attempts(3, 50)
-    assert Attempts(3, 50).fail(50, 2) == Attempts(4, 52)
+    assert leaving({A}, [A], 108, second.revoking).revoking == {A: 118}

@@ -11,11 +11,13 @@ from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.retries import Timing
+from pyspark_zkafka.zookeeper.transactions import Create
+from tests.support.ensemble_client import EnsembleClient
 
 
 def new_member(timing: Timing | None = None) -> GroupMember:
     """Return a member that has not joined its group."""
-    options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "subscribe": "t"})
+    options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "consumer.id": "c", "subscribe": "t"})
     zookeeper = options.read.connection.zookeeper
     assert zookeeper is not None
     assert options.group is not None
@@ -43,3 +45,30 @@ def test_session_that_may_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert member.owned() == claims
     now = 16.0
     assert member.owned() == {}
+
+
+def test_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Tries to claim are counted at most once per pause, and from the start after a success; every fourth is logged."""
+    client, now = EnsembleClient(), 100.0
+    monkeypatch.setattr("pyspark_zkafka.group.member.ZooKeeperClient", lambda config, **others: client)
+    client.put_topic("t")
+    client.put("/consumers/g/owners/t")
+    member = new_member(Timing(clock=lambda: now, jitter=lambda: 0.5))
+
+    def tries(*seconds: float) -> list[str]:
+        nonlocal now
+        caplog.clear()
+        for at in seconds:
+            now = at
+            member._rebalance()
+        return [text for text in caplog.messages if "cannot claim" in text]
+
+    for _ in range(2):
+        client.ensemble.apply([Create("/consumers/g/owners/t/0", b"g_jvm-0", ephemeral=True)], session=99)
+        assert tries(100, 101, 102, 104, 105.9) == []
+        (text,) = tries(106)
+        assert text.startswith("g_c cannot claim its partitions after 4 tries, and continues to try: t-0 is owned by")
+        client.ensemble.expire(99)
+        assert tries(107) == []
+        assert member._claims.owned
+        member._claims.release(member._claims.owned, member.require_owner())
