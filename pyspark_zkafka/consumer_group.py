@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from pyspark_zkafka.group.membership import Membership
     from pyspark_zkafka.model.nouns import ClaimOwner, OffsetRange, TopicPartition
     from pyspark_zkafka.read.stream_session import StreamSession
 
@@ -131,8 +132,7 @@ class ConsumerGroup:
     @property
     def consumer(self) -> str:
         """The id under which the member is registered."""
-        member = self._open().member
-        return "" if member is None else member.consumer
+        return self._open()[1].consumer
 
     def plan(self, spark: SparkSession) -> GroupBatch:
         """Plan a batch: fixed ranges of the owned partitions, from the committed to the latest offsets.
@@ -157,8 +157,11 @@ class ConsumerGroup:
         from pyspark_zkafka.read.stream_ends import StreamLimits
         from pyspark_zkafka.read.stream_positions import StreamStarts
 
-        session = self._open()
-        owned, owner = self._owned(session)
+        session, member = self._open()
+        member.rebalance()
+        member.set_reading(())
+        member.wait_settled()
+        owned, owner = sorted(member.rebalance()), member.require_owner()
         snapshot = session.cluster.settled_snapshot()
         self._reports.report_missing(self._options.read, snapshot, session.cluster.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
@@ -172,19 +175,10 @@ class ConsumerGroup:
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
         return GroupBatch(self, spark, tuple(limited.values()), owner)
 
-    def _owned(self, session: StreamSession) -> tuple[list[TopicPartition], ClaimOwner]:
-        member = session.member
-        if member is None:
-            raise NOT_A_MEMBER("This ConsumerGroup is not a member of a group; set group.id")
-        member.rebalance()
-        member.set_reading(())
-        member.wait_settled()
-        return sorted(member.rebalance()), member.require_owner()
-
-    def _open(self) -> StreamSession:
-        if self._session is None:
+    def _open(self) -> tuple[StreamSession, Membership]:
+        if self._session is None or self._session.member is None:
             raise NOT_A_MEMBER("A ConsumerGroup is a member only inside its with block; use it there")
-        return self._session
+        return self._session, self._session.member
 
     def _columns(self) -> str | StructType:
         """Return the columns of a batch that is loaded without a schema."""
@@ -198,10 +192,9 @@ class ConsumerGroup:
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
         from pyspark_zkafka.group.offsets import require_none_lost
 
-        session = self._open()
+        session, member = self._open()
         result = session.offsets.commit(offsets, owner)
-        if session.member is not None:
-            session.member.set_reading(())
+        member.set_reading(())
         require_none_lost(result, self._raw["group.id"])
 
 
