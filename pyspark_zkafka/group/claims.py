@@ -15,7 +15,6 @@ from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, sessio
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import Partition, owner_parents
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.snapshots import group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
 
 _SHOWN = 3
@@ -346,11 +345,6 @@ class Unchanged:
     ) -> set[TopicPartition]:
         """None: an operator needs to own nothing."""
         return set()
-
-    def require_inactive(self, client: ZooKeeperConnection, group: str, not_done: str) -> None:
-        """Raise GroupError if the group has members or claims. The message starts with `not_done`."""
-        if self.inactive_only:
-            require_inactive(group, group_activity(client, [group])[group], not_done)
 
     def operations(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[Partition], found: Results

@@ -16,6 +16,7 @@ from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition, offset_parents
 from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.snapshots import group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import (
     MAX_TRANSACTION_BYTES,
     Conflict,
@@ -192,8 +193,9 @@ class _Commit:
         )
 
     def _require_inactive(self) -> None:
-        if isinstance(self.proof, Unchanged):
-            self.proof.require_inactive(self.client, self.group, f"Refused, {self._progress}")
+        if isinstance(self.proof, Unchanged) and self.proof.inactive_only:
+            activity = group_activity(self.client, [self.group])[self.group]
+            require_inactive(self.group, activity, f"Refused, {self._progress}")
 
     def _is_kept(self, partition: Any, found: Results) -> bool:
         """True if the stored offset stays. Raises GroupContended if it must be `Unchanged`, and is not."""
