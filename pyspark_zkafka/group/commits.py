@@ -1,26 +1,31 @@
-"""Commits of a group's offsets to ZooKeeper, in transactions that also check the proof."""
+"""Commits of a group's offsets to ZooKeeper, in transactions that also check a proof.
+
+A proof is a value with ZooKeeper operations, which fail a transaction unless the group's owners are as expected.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_zkafka.conditions import COMMIT_CONTENDED, INVALID_OFFSET, OFFSETS_CHANGED
-from pyspark_zkafka.errors import GroupContended, ZooKeeperError
-from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, Proof, Unchanged
-from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.conditions import COMMIT_CONTENDED, INVALID_OFFSET, OFFSETS_CHANGED, PARTITION_OWNED, ZOOKEEPER_REFUSED
+from pyspark_zkafka.errors import GroupContended, PartitionOwned, ZooKeeperError, listing
+from pyspark_zkafka.group.claims import claim_paths, is_claim_of, thread_of
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition, offset_parents
+from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition, offset_parents, owner_parents
 from pyspark_zkafka.retries import backoff_s
-from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import (
     MAX_TRANSACTION_BYTES,
+    Check,
     Conflict,
     Create,
+    Delete,
     Operation,
     Reason,
     SetData,
@@ -29,7 +34,174 @@ from pyspark_zkafka.zookeeper.transactions import (
 
 _ATTEMPTS = 10
 _MAX_UNANSWERED = 3
+_SHOWN = 3
+_NEVER = 2**31 - 1  # a version that no znode has: a missing znode must not be created meanwhile
 _NOTHING = "nothing was written"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Paths to read, by kind of request."""
+
+    get: Iterable[str] = ()
+    children: Iterable[str] = ()
+    exists: Iterable[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedBy:
+    """A member's live session owns the partitions.
+
+    A ZooKeeper transaction can check a znode's version, but not its owner. If another member deletes a claim and creates it
+    again, its version starts at 0. A member therefore writes its claims twice, unlike JVM consumers, and writes
+    ``owners/T`` with each claim. If both versions are unchanged, and ``owners/T`` was read before the claims, the claims
+    are the same.
+    """
+
+    owner: ClaimOwner
+
+    def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
+        """The claims, and their parents, which must be read first."""
+        return Lookups(get=claim_paths(group, partitions), exists=owner_parents(group, partitions))
+
+    def lost(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
+    ) -> set[TopicPartition]:
+        """The partitions that the session does not own."""
+        paths = claim_paths(group, partitions)
+        return {tp for path, tp in paths.items() if not is_claim_of(found.nodes.get(path), self.owner)}
+
+    def operations(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
+    ) -> list[Operation]:
+        """Check the versions of the claims and of ``owners/T``."""
+        stats = {path: found.stats.get(path) for path in owner_parents(group, partitions)[1:]}
+        for path in claim_paths(group, partitions):
+            stats[path] = found.nodes[path].stat if path in found.nodes else None
+        return [Check(path, _NEVER if stat is None else stat.version) for path, stat in stats.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class NoOwner:
+    """Nobody owns any of the partitions."""
+
+    def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
+        """The existing claims, and their parents."""
+        above = owner_parents(group, partitions)
+        return Lookups(children=above, exists=above)
+
+    def lost(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
+    ) -> set[TopicPartition]:
+        """Return the empty set. Raises PartitionOwned if a partition has an owner."""
+        existing = {f"{parent}/{child}" for parent, names in found.children.items() for child in names}
+        paths = claim_paths(group, partitions)
+        owners = client.get_many(existing & paths.keys())
+        if owners:
+            raise _owned(group, {paths[path]: owners[path] for path in paths if path in owners})
+        return set()
+
+    def operations(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
+    ) -> list[Operation]:
+        """Create and delete each claim, which fails if one exists."""
+        paths = [path for path in owner_parents(group, partitions) if path not in found.stats]
+        paths += claim_paths(group, partitions)
+        return [*(Create(path, b"") for path in paths), *(Delete(path) for path in reversed(paths))]
+
+
+@dataclass(frozen=True, slots=True)
+class NoJvmOwner:
+    """No JVM consumer owns the partitions: such an owner may have read more than it has committed, or start elsewhere.
+
+    For the start of a group. Offsets that the group has are kept, whatever their values.
+    """
+
+    def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
+        """The claims."""
+        return Lookups(get=claim_paths(group, partitions))
+
+    def lost(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
+    ) -> set[TopicPartition]:
+        """The partitions that a JVM consumer has claimed. It writes a claim only once."""
+        paths = claim_paths(group, partitions)
+        return {tp for path, tp in paths.items() if path in found.nodes and found.nodes[path].stat.version == 0}
+
+    def operations(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
+    ) -> list[Operation]:
+        """None: the owner of a claim made meanwhile reads the offset either before or after the commit."""
+        return []
+
+
+def no_members(client: ZooKeeperConnection, group: str, ids: Znode | None) -> list[Operation]:
+    """Make operations that fail a transaction if the group has registered members. `ids` is the znode of registrations.
+
+    A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. The operations
+    delete ``/consumers/G/ids`` and create it again unchanged, or create and delete a missing one, after the creation of
+    ``/consumers/G``. The transaction fails if a member has registered before. A member that registers later reads what the
+    transaction has written. Only registered members watch this znode.
+
+    Blocks for a round trip, to read a present znode's ACL. Raises ZooKeeperRefused if the server masks the ACL's digests,
+    as it does for clients without the right admin: with such an ACL, nobody could use the znode.
+    """
+    path = group_znodes.ids_path(group)
+    if ids is None:
+        return [Create(path, b""), Delete(path)]
+    acl = client.acl(path)
+    if any(entry.id.scheme == "digest" and entry.id.id.endswith(":x") for entry in acl or ()):
+        raise ZOOKEEPER_REFUSED(
+            f"The ACL of {path} is kept only if the client has the right admin there; set zookeeper.auth to a user "
+            "with this right",
+        )
+    return [Delete(path, ids.stat.version), Create(path, ids.data, acl=acl)]
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Nobody has written the offsets since an operator read them, and the group has no members.
+
+    Attributes
+    ----------
+    versions : mapping
+        The versions of the offset znodes that were read. Partitions without a znode are absent.
+    inactive_only : bool
+        False to write next to running members. Their next commits win.
+    """
+
+    versions: Mapping[Partition, int] = field(default_factory=dict)
+    inactive_only: bool = True
+
+    def lookups(self, group: str, partitions: Sequence[Partition]) -> Lookups:
+        """The parent of members' registrations."""
+        return Lookups(get=[group_znodes.ids_path(group)] if self.inactive_only else ())
+
+    def lost(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[Partition], found: Results
+    ) -> set[TopicPartition]:
+        """None: an operator needs to own nothing."""
+        return set()
+
+    def operations(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[Partition], found: Results
+    ) -> list[Operation]:
+        """Prove that no member is registered. The writes check the versions."""
+        if not self.inactive_only:
+            return []
+        return no_members(client, group, found.nodes.get(group_znodes.ids_path(group)))
+
+
+Proof = OwnedBy | NoOwner | NoJvmOwner | Unchanged
+"""A proof: `lookups` has the paths to read before a commit. From the results, `lost` finds the partitions to leave out, and
+`operations` makes operations that fail the transaction if the results are outdated."""
+
+NOBODY = NoOwner()
+
+
+def proof_of(owner: ClaimOwner | None) -> OwnedBy | NoOwner:
+    """The proof that a member owns the partitions, or, without a member, that nobody does."""
+    return NOBODY if owner is None else OwnedBy(owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,4 +449,17 @@ def _contended(group: str, conflict: Conflict | None) -> GroupContended:
     return COMMIT_CONTENDED(
         f"The offsets of group {group} were not committed: others changed them {_ATTEMPTS} times meanwhile{found}; "
         "try again, and if that does not help, find the other clients that commit to this group",
+    )
+
+
+def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:
+    shown = [
+        f"{tp} ({thread_of(node) or 'nameless'}, session {session_text(node.stat.ephemeral_owner)})"
+        for tp, node in owners.items()
+    ]
+    return PARTITION_OWNED(
+        f"The offsets of group {group} were not committed: its members own {listing(shown, _SHOWN)}; "
+        "stop these consumers and wait until the sessions of dead ones have expired, join the group with ConsumerGroup, "
+        "or use another group.id",
+        partitions=sorted(owners),
     )

@@ -14,7 +14,7 @@ import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSETS_CHANGED, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.group.claims import no_members
+from pyspark_zkafka.group.commits import no_members
 from pyspark_zkafka.inspect.reads import unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import is_znode_name

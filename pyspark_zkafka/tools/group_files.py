@@ -11,8 +11,7 @@ import typer
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.group.claims import Unchanged
-from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets
 from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition

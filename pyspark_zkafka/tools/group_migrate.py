@@ -22,8 +22,7 @@ from pyspark_zkafka.errors import (
     ZooKeeperRefused,
     listing,
 )
-from pyspark_zkafka.group.claims import Unchanged
-from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets, member_notes
 from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.ledger import LedgerGroup

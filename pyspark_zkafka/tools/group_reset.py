@@ -29,8 +29,7 @@ from pyspark_zkafka.conditions import (
     UNKNOWN_GROUP,
 )
 from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
-from pyspark_zkafka.group.claims import Unchanged
-from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import OffsetsStorage, StoredOffsets
 from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition

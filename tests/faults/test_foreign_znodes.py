@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from pyspark_zkafka.group.claims import proof_of
-from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.commits import commit_offsets, proof_of
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.values import ZooKeeperConfig

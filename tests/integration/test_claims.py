@@ -10,8 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
-from pyspark_zkafka.group.claims import Claims, proof_of
-from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets, proof_of
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.transactions import Create

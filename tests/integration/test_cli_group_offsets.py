@@ -16,8 +16,7 @@ from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import GroupContended, GroupError
-from pyspark_zkafka.group.claims import Unchanged
-from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection

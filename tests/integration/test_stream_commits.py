@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.group.claims import proof_of
-from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets, proof_of
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.read.stream_driver import commit_positions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState

@@ -12,8 +12,7 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from pyspark_zkafka.errors import ChrootMissing, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.group.claims import Unchanged, proof_of
-from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.commits import Unchanged, commit_offsets, proof_of
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition

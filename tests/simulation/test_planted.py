@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.group import commits
-from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy
+from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.commits import NoJvmOwner, OwnedBy
 from pyspark_zkafka.group.offsets import GroupOffsets
 from pyspark_zkafka.model import checkpoint, resumption
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity

@@ -1,4 +1,4 @@
-"""A member's claims, and the proofs that allow a commit."""
+"""A member's claims."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ import pytest
 
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group import claims as claims_module
-from pyspark_zkafka.group.claims import (
-    Blocker,
-    Claims,
-    NoJvmOwner,
-    OwnedBy,
-    claim_paths,
-    is_claim_by,
-    is_claim_of,
-    thread_of,
-)
+from pyspark_zkafka.group.claims import Blocker, Claims, is_claim_by, is_claim_of, thread_of
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.zookeeper.connection import Results, Znode, ZnodeStat
-from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete
+from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
+from pyspark_zkafka.zookeeper.transactions import Create, Delete
 from tests.support.ensemble_client import EnsembleClient
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -156,10 +147,7 @@ def test_another_session(client: EnsembleClient, claims: Claims, owner: ClaimOwn
     assert not claims.owned
 
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-PATH_A, PATH_B = claim_paths("g", [A, B])
 OWNER = ClaimOwner("g_c1", 7)
-CLIENT = EnsembleClient()
 
 
 def claim(thread: bytes = b"g_c1-0", version: int = 1, session: int = 7) -> Znode:
@@ -186,23 +174,3 @@ def test_claims(node: Znode, by_member: bool, of_session: bool) -> None:
 def test_undecodable_threads() -> None:
     """The thread of a claim that is not UTF-8 is decoded with replacement characters."""
     assert thread_of(claim(thread=b"g_\xff-0")) == "g_\N{REPLACEMENT CHARACTER}-0"
-
-
-def test_owned_by_a_session() -> None:
-    """A partition is lost unless the session's claim exists; the transaction checks the versions that were read."""
-    proof = OwnedBy(OWNER)
-    found = Results({PATH_A: claim()}, {}, {"/consumers/g/owners/t": ZnodeStat(1, 5, 0, 0, 1)})
-    assert proof.lost(CLIENT, "g", [A, B], found) == {B}
-    assert proof.operations(CLIENT, "g", [A], found) == [Check("/consumers/g/owners/t", 5), Check(PATH_A, 1)]
-
-
-def test_a_missing_znode_is_never_checked_successfully() -> None:
-    """The check of a missing claim fails even if the claim is created meanwhile."""
-    checks = OwnedBy(OWNER).operations(CLIENT, "g", [B], Results())
-    assert checks == [Check("/consumers/g/owners/t", 2**31 - 1), Check(PATH_B, 2**31 - 1)]
-
-
-def test_owned_by_a_jvm_consumer() -> None:
-    """A claim written once belongs to a JVM consumer, and its partition is left out."""
-    found = Results({PATH_A: claim(version=0), PATH_B: claim()})
-    assert NoJvmOwner().lost(CLIENT, "g", [A, B], found) == {A}

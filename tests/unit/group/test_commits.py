@@ -1,4 +1,4 @@
-"""Commits of offsets, with a fake ensemble."""
+"""Commits of offsets, and the proofs that allow them, with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import GroupContended, GroupError, OptionError, PartitionOwned, ZooKeeperError
-from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy, Unchanged
-from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.commits import CommitResult, NoJvmOwner, OwnedBy, Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets
 from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.zookeeper.transactions import Create
+from pyspark_zkafka.zookeeper.connection import Results, Znode, ZnodeStat
+from pyspark_zkafka.zookeeper.transactions import Check, Create
 from tests.support.ensemble_client import EnsembleClient
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -218,3 +219,31 @@ class TestUnchanged:
         stored.lost_answers = 1
         put(stored, {T0: 3}, read(stored))
         assert (stored.data(PATH_0), stored.transactions) == (b"3", 1)
+
+
+CLAIM_0, CLAIM_1 = "/consumers/g/owners/t/0", "/consumers/g/owners/t/1"
+
+
+def claim(version: int = 1) -> Znode:
+    """Return the znode of a claim of ``g_c1``."""
+    return Znode(b"g_c1-0", ZnodeStat(1, version, 0, 7, 0))
+
+
+def test_owned_by_a_session() -> None:
+    """A partition is lost unless the session's claim exists; the transaction checks the versions that were read."""
+    proof = OwnedBy(ClaimOwner("g_c1", 7))
+    found = Results({CLAIM_0: claim()}, {}, {"/consumers/g/owners/t": ZnodeStat(1, 5, 0, 0, 1)})
+    assert proof.lost(EnsembleClient(), "g", [T0, T1], found) == {T1}
+    assert proof.operations(EnsembleClient(), "g", [T0], found) == [Check("/consumers/g/owners/t", 5), Check(CLAIM_0, 1)]
+
+
+def test_a_missing_znode_is_never_checked_successfully() -> None:
+    """The check of a missing claim fails even if the claim is created meanwhile."""
+    checks = OwnedBy(ClaimOwner("g_c1", 7)).operations(EnsembleClient(), "g", [T1], Results())
+    assert checks == [Check("/consumers/g/owners/t", 2**31 - 1), Check(CLAIM_1, 2**31 - 1)]
+
+
+def test_owned_by_a_jvm_consumer() -> None:
+    """A claim written once belongs to a JVM consumer, and its partition is left out."""
+    found = Results({CLAIM_0: claim(version=0), CLAIM_1: claim()})
+    assert NoJvmOwner().lost(EnsembleClient(), "g", [T0, T1], found) == {T0}

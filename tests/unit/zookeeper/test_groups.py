@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.claims import no_members
+from pyspark_zkafka.group.commits import no_members
 from pyspark_zkafka.model.znodes.groups import ids_path, offsets_path
 from pyspark_zkafka.zookeeper.connection import Results, Watch
 from pyspark_zkafka.zookeeper.snapshots import (
