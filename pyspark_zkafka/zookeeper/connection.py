@@ -58,7 +58,6 @@ class ZnodeStat:
     version: int
     modified_ms: int
     ephemeral_owner: int
-    children: int
     mzxid: int = 0
 
 
@@ -496,4 +495,4 @@ def _stop(kazoo: Any) -> None:
 
 
 def _stat(stat: Any) -> ZnodeStat:
-    return ZnodeStat(stat.czxid, stat.version, stat.mtime, stat.ephemeralOwner, stat.numChildren, stat.mzxid)
+    return ZnodeStat(stat.czxid, stat.version, stat.mtime, stat.ephemeralOwner, stat.mzxid)

@@ -69,7 +69,7 @@ class Ensemble:
             if path.count("/") > 1 and path.rpartition("/")[0] not in self.nodes:
                 return Reason.NO_NODE
             owner = session if operation.ephemeral else 0
-            self.nodes[path] = Znode(operation.data, ZnodeStat(self._zxid, 0, self.now_ms, owner, 0, self._zxid))
+            self.nodes[path] = Znode(operation.data, ZnodeStat(self._zxid, 0, self.now_ms, owner, self._zxid))
             return None
         if node is None:
             return Reason.NO_NODE

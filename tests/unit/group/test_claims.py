@@ -152,7 +152,7 @@ OWNER = ClaimOwner("g_c1", 7)
 
 def claim(thread: bytes = b"g_c1-0", version: int = 1, session: int = 7) -> Znode:
     """Return a claim's znode."""
-    return Znode(thread, ZnodeStat(1, version, 0, session, 0))
+    return Znode(thread, ZnodeStat(1, version, 0, session))
 
 
 @pytest.mark.parametrize(

@@ -226,13 +226,13 @@ CLAIM_0, CLAIM_1 = "/consumers/g/owners/t/0", "/consumers/g/owners/t/1"
 
 def claim(version: int = 1) -> Znode:
     """Return the znode of a claim of ``g_c1``."""
-    return Znode(b"g_c1-0", ZnodeStat(1, version, 0, 7, 0))
+    return Znode(b"g_c1-0", ZnodeStat(1, version, 0, 7))
 
 
 def test_owned_by_a_session() -> None:
     """A partition is lost unless the session's claim exists; the transaction checks the versions that were read."""
     proof = OwnedBy(ClaimOwner("g_c1", 7))
-    found = Results({CLAIM_0: claim()}, {}, {"/consumers/g/owners/t": ZnodeStat(1, 5, 0, 0, 1)})
+    found = Results({CLAIM_0: claim()}, {}, {"/consumers/g/owners/t": ZnodeStat(1, 5, 0, 0)})
     assert proof.lost(EnsembleClient(), "g", [T0, T1], found) == {T1}
     assert proof.operations(EnsembleClient(), "g", [T0], found) == [Check("/consumers/g/owners/t", 5), Check(CLAIM_0, 1)]
 

@@ -34,7 +34,7 @@ T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
 def znode(data: bytes | None, session: int = 7) -> Znode:
     """Return a znode of a session, last written one second after the epoch by transaction 3."""
-    return Znode(data, ZnodeStat(1, 0, 1000, session, 0, mzxid=3))
+    return Znode(data, ZnodeStat(1, 0, 1000, session, mzxid=3))
 
 
 def decoded(nodes: dict[str, Znode]) -> GroupReport:

@@ -29,7 +29,7 @@ class Recorded:
         self.folder = FOLDER / version
         facts = json.loads((self.folder / "znodes.json").read_text())
         nodes = {
-            path: Znode(None if data is None else data.encode(), ZnodeStat(czxid, 0, modified, session, 0, mzxid))
+            path: Znode(None if data is None else data.encode(), ZnodeStat(czxid, 0, modified, session, mzxid))
             for path, (data, session, czxid, mzxid, modified) in facts["nodes"].items()
         }
         groups = decode_groups(facts["children"]["/consumers"], facts["children"], nodes)

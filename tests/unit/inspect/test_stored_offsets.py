@@ -11,7 +11,7 @@ from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
 def node(data: bytes | None, version: int = 3) -> Znode:
     """Return a znode written by transaction 77."""
-    return Znode(data, ZnodeStat(1, version, 0, 0, 0, mzxid=77))
+    return Znode(data, ZnodeStat(1, version, 0, 0, mzxid=77))
 
 
 def stored(nodes: dict[str, Znode]) -> StoredOffsets:

@@ -194,7 +194,7 @@ def recorded(name: str, part: str) -> dict[str, bytes | None]:
 
 def reports(data: dict[str, bytes | None]) -> list[GroupReport]:
     """Return reports of groups with these znodes, all written one second after the epoch."""
-    nodes = {path: Znode(value, ZnodeStat(1, 0, 1000, 0, 0)) for path, value in data.items()}
+    nodes = {path: Znode(value, ZnodeStat(1, 0, 1000, 0)) for path, value in data.items()}
     return list(decode_groups(sorted({path.split("/")[2] for path in data}), {}, nodes).values())
 
 
