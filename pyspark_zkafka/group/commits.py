@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_zkafka.conditions import COMMIT_CONTENDED, INVALID_OFFSET, OFFSETS_CHANGED, PARTITION_OWNED, ZOOKEEPER_REFUSED
-from pyspark_zkafka.errors import GroupContended, PartitionOwned, ZooKeeperError, listing
+from pyspark_zkafka.errors import GroupContended, ZooKeeperError, listing
 from pyspark_zkafka.group.claims import claim_paths, is_claim_of, thread_of
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -36,7 +36,6 @@ _ATTEMPTS = 10
 _MAX_UNANSWERED = 3
 _SHOWN = 3
 _NEVER = 2**31 - 1  # a version that no znode has: a missing znode must not be created meanwhile
-_NOTHING = "nothing was written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,17 @@ class NoOwner:
         paths = claim_paths(group, partitions)
         owners = client.get_many(existing & paths.keys())
         if owners:
-            raise _owned(group, {paths[path]: owners[path] for path in paths if path in owners})
+            owned = {paths[path]: owners[path] for path in paths if path in owners}
+            shown = (
+                f"{tp} ({thread_of(node) or 'nameless'}, session {session_text(node.stat.ephemeral_owner)})"
+                for tp, node in owned.items()
+            )
+            raise PARTITION_OWNED(
+                f"The offsets of group {group} were not committed: its members own {listing(shown, _SHOWN)}; stop these "
+                "consumers and wait until the sessions of dead ones have expired, join the group with ConsumerGroup, or "
+                "use another group.id",
+                partitions=sorted(owned),
+            )
         return set()
 
     def operations(
@@ -269,7 +278,12 @@ def commit_offsets(
     ZooKeeperError, ZooKeeperRefused
         No answer; an ACL denies access.
     """
-    _require_offsets(offsets)
+    bad = [f"{tp} at {offset}" for tp, offset in offsets.items() if not 0 <= offset < 2**63]
+    if bad:
+        raise INVALID_OFFSET(
+            f"Offsets to commit must be 0 or more and fit 64 bits; found {', '.join(sorted(bad))}; "
+            "give the next offset to read, not -1 (latest) or -2 (earliest)",
+        )
     commit = _Commit(client, group, {**offsets}, proof, frozenset(resets), sleep, jitter)
     return commit.run(max_transaction_bytes)
 
@@ -331,7 +345,11 @@ class _Commit:
                     return
         if isinstance(self.proof, Unchanged):
             raise self._changed("" if conflict is None else f" ({conflict.operation.path}: {conflict.reason.value})")
-        raise _contended(self.group, conflict)
+        last = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
+        raise COMMIT_CONTENDED(
+            f"The offsets of group {self.group} were not committed: others changed them {_ATTEMPTS} times meanwhile{last}; "
+            "try again, and if that does not help, find the other clients that commit to this group",
+        )
 
     def _attempt(self, partitions: Sequence[Any]) -> Conflict | None:
         found = self._read(partitions)
@@ -417,7 +435,7 @@ class _Commit:
     @property
     def _progress(self) -> str:
         if not self.written:
-            return _NOTHING
+            return "nothing was written"
         last = max(self.written, key=_order)
         done = f"the first {len(self.written)} of {len(self.offsets)} partitions, up to {last.topic}-{last.partition}"
         return f"{done}, are written, the others are not"
@@ -433,33 +451,3 @@ class _Commit:
 def _order(partition: Partition) -> tuple[str, int, int]:
     broker = partition.broker if isinstance(partition, LegacyPartition) else -1
     return partition.topic, broker, partition.partition
-
-
-def _require_offsets(offsets: Mapping[Any, int]) -> None:
-    bad = [f"{tp} at {offset}" for tp, offset in offsets.items() if not 0 <= offset < 2**63]
-    if bad:
-        raise INVALID_OFFSET(
-            f"Offsets to commit must be 0 or more and fit 64 bits; found {', '.join(sorted(bad))}; "
-            "give the next offset to read, not -1 (latest) or -2 (earliest)",
-        )
-
-
-def _contended(group: str, conflict: Conflict | None) -> GroupContended:
-    found = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
-    return COMMIT_CONTENDED(
-        f"The offsets of group {group} were not committed: others changed them {_ATTEMPTS} times meanwhile{found}; "
-        "try again, and if that does not help, find the other clients that commit to this group",
-    )
-
-
-def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:
-    shown = [
-        f"{tp} ({thread_of(node) or 'nameless'}, session {session_text(node.stat.ephemeral_owner)})"
-        for tp, node in owners.items()
-    ]
-    return PARTITION_OWNED(
-        f"The offsets of group {group} were not committed: its members own {listing(shown, _SHOWN)}; "
-        "stop these consumers and wait until the sessions of dead ones have expired, join the group with ConsumerGroup, "
-        "or use another group.id",
-        partitions=sorted(owners),
-    )
