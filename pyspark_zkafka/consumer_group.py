@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_zkafka.group.membership import Membership
-    from pyspark_zkafka.model.nouns import ClaimOwner, OffsetRange, TopicPartition
+    from pyspark_zkafka.model.nouns import ClaimOwner, OffsetRange
     from pyspark_zkafka.read.stream_session import StreamSession
 
 __all__ = ["ConsumerGroup", "GroupBatch"]
@@ -189,14 +189,6 @@ class ConsumerGroup:
         pinned = pin_formats(read)
         return schema_ddl(read.include_headers) if pinned is None else frame_type(pinned, read.include_headers)
 
-    def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
-        from pyspark_zkafka.group.offsets import require_none_lost
-
-        session, member = self._open()
-        result = session.offsets.commit(offsets, owner)
-        member.set_reading(())
-        require_none_lost(result, self._raw["group.id"])
-
 
 def _joined(topics: Sequence[str]) -> str:
     """Return the option `subscribe`; rejects names that the option would read differently."""
@@ -268,7 +260,12 @@ class GroupBatch:
         PartitionLost
             The member no longer owns a partition; the others are committed.
         """
-        self._member._commit({r.partition: r.until for r in self.ranges}, self._owner)
+        from pyspark_zkafka.group.offsets import require_none_lost
+
+        session, member = self._member._open()
+        result = session.offsets.commit({r.partition: r.until for r in self.ranges}, self._owner)
+        member.set_reading(())
+        require_none_lost(result, self._member._raw["group.id"])
 
     def _read_options(self) -> dict[str, str]:
         from pyspark_zkafka.options.table import BY_NAME, STREAM
