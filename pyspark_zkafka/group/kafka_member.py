@@ -231,8 +231,7 @@ class KafkaGroupMember:
 
     def _result(self, answer: Future[Any], timeout_s: float) -> Any:
         """Wait for an answer of the member's thread."""
-        thread = self._thread
-        return self._requests.result(answer, lambda: thread is not None and thread.is_alive(), timeout_s)
+        return self._requests.result(answer, self._thread, timeout_s)
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._serve, name=f"zkafka-member-{self.group}", daemon=True)

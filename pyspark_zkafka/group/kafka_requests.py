@@ -56,14 +56,14 @@ class MemberRequests:
         """End the wait of the member's thread."""
         self._is_notified.set()
 
-    def result(self, answer: Future[Any], is_running: Callable[[], bool], timeout_s: float) -> Any:
-        """Wait for an answer. Raises GroupError if the member's thread has ended, and BrokersUnavailable on time-out."""
+    def result(self, answer: Future[Any], thread: threading.Thread | None, timeout_s: float) -> Any:
+        """Wait for an answer. Raises GroupError if the member's `thread` has ended, and BrokersUnavailable on time-out."""
         deadline = self._clock() + timeout_s
         while True:
             try:
                 return answer.result(_CHECK_S)
             except FutureTimeoutError:
-                if not is_running():
+                if thread is None or not thread.is_alive():
                     raise not_running(self._group) from None
                 if self._clock() > deadline:
                     raise BROKERS_UNAVAILABLE(
