@@ -171,12 +171,8 @@ def no_members(client: ZooKeeperConnection, group: str, ids: Znode | None) -> li
 class Unchanged:
     """Nobody has written the offsets since an operator read them, and the group has no members.
 
-    Attributes
-    ----------
-    versions : mapping
-        The versions of the offset znodes that were read. Partitions without a znode are absent.
-    inactive_only : bool
-        False to write next to running members. Their next commits win.
+    `versions` has the versions of the offset znodes that were read; partitions without a znode are absent. `inactive_only`
+    is False to write next to running members, whose next commits win.
     """
 
     versions: Mapping[Partition, int] = field(default_factory=dict)
@@ -217,14 +213,8 @@ def proof_of(owner: ClaimOwner | None) -> OwnedBy | NoOwner:
 class CommitResult:
     """The result of a commit. Each partition is in one of `written`, `kept` and `lost`.
 
-    Attributes
-    ----------
-    kept : mapping
-        Stored offsets that are as high, or higher.
-    lost : collection
-        Partitions that the member does not own.
-    mzxids : mapping
-        Transactions that wrote offsets to ZooKeeper: see `StoredOffset`.
+    `kept` has stored offsets that are as high, or higher, and `lost` the partitions that the member does not own. `mzxids`
+    are the transactions that wrote offsets to ZooKeeper: see `StoredOffset`.
     """
 
     written: Mapping[TopicPartition, int] = field(default_factory=dict)

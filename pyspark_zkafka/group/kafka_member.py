@@ -49,16 +49,12 @@ class KafkaGroupMember:
     the micro-batch is committed with the member's generation or epoch, for partitions that the member still owns. An
     expelled member reads nothing until it has joined again, and never commits what it read before.
 
-    Thread-safe. Not pickle-safe, and not usable after a fork.
+    `connect` makes a client that calls back with events. It is called again to replace a client with unanswered commits.
+    `is_final` asks the coordinator whether the assignment is final, given the member's id, owned partitions and topics, and
+    perhaps the time-out of a request in seconds; None if every assignment is final. It blocks, and raises for a member that
+    the coordinator does not admit.
 
-    Parameters
-    ----------
-    connect : callable
-        Makes a client that calls back with events. Called again to replace a client with unanswered commits.
-    is_final : callable, optional
-        Asks the coordinator whether the assignment is final, given the member's id, owned partitions and topics, and
-        perhaps the time-out of a request in seconds. Blocks.
-        Raises for a member that the coordinator does not admit. None if every assignment is final.
+    Thread-safe. Not pickle-safe, and not usable after a fork.
     """
 
     def __init__(

@@ -28,31 +28,17 @@ _STALL_S = 10.0  # the leader of a group notices added partitions sooner
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit that has not ended.
-
-    Attributes
-    ----------
-    incarnation : int
-        The incarnation that planned the commit.
-    claims : mapping, optional
-        The claims when it was planned. Partitions with another claim are left out.
-    of_group : bool
-        True for the group's starts, in partitions of all members.
-    sent : mapping, optional
-        The offsets that were sent and not answered.
-    error : ZKafkaError, optional
-        The reason to send the commit again, at `next_at` or later.
-    """
+    """A commit that has not ended."""
 
     number: int
     offsets: Mapping[TopicPartition, int]
-    incarnation: int
+    incarnation: int  # that planned the commit
     deadline: float
-    claims: Mapping[TopicPartition, Claim] | None = None
-    of_group: bool = False
+    claims: Mapping[TopicPartition, Claim] | None = None  # when it was planned: partitions with another one are left out
+    of_group: bool = False  # the group's starts, in partitions of all members
     next_at: float = 0.0
-    sent: Mapping[TopicPartition, int] | None = None
-    error: ZKafkaError | None = None
+    sent: Mapping[TopicPartition, int] | None = None  # the offsets that were sent and not answered
+    error: ZKafkaError | None = None  # the reason to send the commit again, at `next_at` or later
 
     def sendable(self, state: MemberState) -> dict[TopicPartition, int]:
         """Select the offsets that the member may commit now. Brokers check the member, but not what it owns.
@@ -175,37 +161,22 @@ class CommitQueue:
 class MemberState:
     """A member between two iterations of its thread.
 
-    Attributes
-    ----------
-    claims : mapping
-        The partitions that the member owns, unless the state is doubtful: see `owned`. `sequence` numbers the claims.
-    incarnation : int
-        How often the coordinator has expelled the member. Plans of earlier incarnations must not be committed, even if the
-        same partitions are assigned again.
-    is_assigned, is_member : bool
-        False before an assignment and during a revocation; False until the coordinator has admitted the member.
-    rebalances : int
-        How often the assignment has changed.
-    revoking, hold_until : frozenset or None, float
-        The partitions of a pending revocation, and the time until which the running micro-batch may keep them.
-    seen_at, doubted_until : float
-        The time of the last iteration, and the time until which `owned` is empty.
-    must_replace_client : bool
-        True if the client may still send a commit of another incarnation, or waits for a lost answer.
+    `incarnation` counts the expulsions by the coordinator. Plans of earlier incarnations must not be committed, even if the
+    same partitions are assigned again.
     """
 
-    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
-    sequence: int = 0
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)  # owned, unless doubtful: see `owned`
+    sequence: int = 0  # of the last claim
     incarnation: int = 0
-    is_assigned: bool = False
-    is_member: bool = False
-    rebalances: int = 0
-    revoking: frozenset[TopicPartition] | None = None
-    hold_until: float = 0.0
-    seen_at: float = 0.0
-    doubted_until: float = 0.0
+    is_assigned: bool = False  # False before an assignment and during a revocation
+    is_member: bool = False  # False until the coordinator has admitted the member
+    rebalances: int = 0  # changes of the assignment
+    revoking: frozenset[TopicPartition] | None = None  # the partitions of a pending revocation
+    hold_until: float = 0.0  # the time until which the running micro-batch may keep them
+    seen_at: float = 0.0  # the time of the last iteration
+    doubted_until: float = 0.0  # the time until which `owned` is empty
     commits: CommitQueue = CommitQueue("")
-    must_replace_client: bool = False
+    must_replace_client: bool = False  # it may still send a commit of another incarnation, or waits for a lost answer
 
     def see(self, now: float) -> tuple[MemberState, float]:
         """Start an iteration. Also returns the seconds for which the process did not run, or 0.

@@ -38,12 +38,8 @@ class KafkaJoin:
     def open(self, opened: ExitStack, zookeeper: ZooKeeperClient | None) -> tuple[KafkaGroupMember, KafkaMemberOffsets]:
         """Join, and open the offsets. `opened` leaves and closes.
 
-        Raises
-        ------
-        ClusterStateError
-            NO_COORDINATORS: the brokers are older than 0.9.
-        GroupError
-            MEMBERS_IN_ZOOKEEPER: consumers that ZooKeeper coordinates are in the group.
+        Raises ClusterStateError (NO_COORDINATORS) for brokers older than 0.9, and GroupError (MEMBERS_IN_ZOOKEEPER) if the
+        group has consumers that ZooKeeper coordinates.
         """
         if zookeeper is not None:
             refuse_old_brokers(zookeeper)

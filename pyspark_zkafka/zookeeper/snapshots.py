@@ -216,12 +216,8 @@ def read_group_znodes(
 ) -> dict[str, Znode]:
     """The undecoded znodes of consumers, claims and offsets, by path. Blocks for one or two rounds of requests.
 
-    Parameters
-    ----------
-    children : mapping
-        The names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path. Other paths are ignored.
-    choose : callable
-        Selects topics below ``owners`` or ``offsets``.
+    `children` has the names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path; other paths are ignored.
+    `choose` selects topics below ``owners`` or ``offsets``.
     """
     consumers, topics = [], []
     for path, names in children.items():
