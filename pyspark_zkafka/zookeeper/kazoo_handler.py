@@ -101,7 +101,11 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise KazooTimeoutError("gave up at the deadline")
         ahead = {s.fileno() for s in rlist if isinstance(s, ReadAhead) and s.pending() > 0}
         wait = 0 if ahead else left if timeout is None else min(timeout, left)
-        ready = ahead | _poll(rlist, wlist, None if wait == math.inf else math.ceil(wait * 1000))
+        poller = select.poll()
+        for sockets, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
+            for registered in sockets:
+                poller.register(registered, event)
+        ready = ahead | {fd for fd, _ in poller.poll(None if wait == math.inf else math.ceil(wait * 1000))}
         return [s for s in rlist if s.fileno() in ready], [s for s in wlist if s.fileno() in ready], []
 
 
@@ -191,14 +195,6 @@ class ReadAhead:
     def pending(self) -> int:
         """The number of bytes received ahead, here or within TLS. poll does not report them."""
         return len(self._received) + (self._socket.pending() if isinstance(self._socket, ssl.SSLSocket) else 0)
-
-
-def _poll(rlist: Any, wlist: Any, timeout_ms: int | None) -> set[int]:
-    poller = select.poll()
-    for sockets, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
-        for registered in sockets:
-            poller.register(registered, event)
-    return {fd for fd, _ in poller.poll(timeout_ms)}
 
 
 class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]

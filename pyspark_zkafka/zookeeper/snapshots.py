@@ -101,7 +101,8 @@ class ZooKeeperClient(ZooKeeperConnection):
             nodes |= self.get_many(below)
             below = []
         found = _topics(nodes)
-        partitions = _partitions(found.readable)
+        existing = [TopicPartition(topic.name, n) for topic in found.readable.values() for n in topic.partitions]
+        partitions = {znodes.partition_state_path(tp): tp for tp in existing}
         nodes |= self.get_many([*below, *partitions])
         return _snapshot(nodes, found, partitions)
 
@@ -288,12 +289,6 @@ def _topics(nodes: Mapping[str, Znode]) -> DecodedZnodes[Topic]:
     topics = {path: node for path, node in nodes.items() if path.startswith(below) and is_topic_name(_name(path))}
     described = {path: node for path, node in topics.items() if node.data}  # without data, a topic has the layout of 0.7
     return _by_name(described, lambda path, node: znodes.decode_topic(path, node.data, node.stat.czxid))
-
-
-def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
-    """The partitions of topics by the paths of their states."""
-    partitions = [TopicPartition(topic.name, number) for topic in topics.values() for number in topic.partitions]
-    return {znodes.partition_state_path(partition): partition for partition in partitions}
 
 
 def _snapshot(
