@@ -95,7 +95,7 @@ def show(
     else:
         facts = {"query": _query_id(folder), "committed_batch": committed_batch, "planned_batch": planned_batch}
         rows = [{**row, **facts} for one in chosen for row in _rows(one)]
-        target.output.rows(rows, _IN_JSON if target.output.as_json else _COLUMNS, "The query has no source.")
+        target.output.rows(rows, _COLUMNS, "The query has no source.", in_json=_IN_JSON)
     if committed_batch != planned_batch:
         finished = "none is finished" if committed_batch is None else f"the last finished one is {committed_batch}"
         target.output.note(

@@ -44,9 +44,19 @@ _HOST = columns("host")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
 _DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")  # ZooKeeper does not have the client_id
 
-_PARTITIONS = Column("partitions", "#PARTITIONS", right=True)
-_MEMBERS = (*columns("group consumer host pattern subscription"), _PARTITIONS, *columns("assignment timestamp"))
-_MEMBERS_NARROW = (*columns("consumer pattern subscription"), _PARTITIONS, *columns("assignment"))
+
+def _assignment_text(assignment: dict[str, list[int]] | None) -> str | None:
+    """Partitions by topic, as kafka-consumer-groups shows them.
+
+    >>> _assignment_text({"orders": [0, 1], "payments": [2]})
+    'orders(0,1), payments(2)'
+    """
+    return ", ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in (assignment or {}).items()) or None
+
+
+_OWNED = (Column("partitions", "#PARTITIONS", right=True), Column("assignment", readable=_assignment_text))
+_MEMBERS = (*columns("group consumer host pattern subscription"), *_OWNED, *columns("timestamp"))
+_MEMBERS_NARROW = (*columns("consumer pattern subscription"), *_OWNED)
 
 
 @reads_cluster
@@ -76,11 +86,10 @@ def list_(
     ordered = sorted(shown, key=lambda row: str(row["group"]))
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
     shown_columns = (*_LIST, *(columns("lag", right="lag") if lag else ()))
-    if target.output.as_json:
-        target.output.rows(ordered, (*shown_columns, Column("unreadable_offsets")))
-    else:
-        marked = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
-        target.output.rows(marked, shown_columns, "There is no group.")
+    if not target.output.as_json:
+        ordered = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
+    in_json = (*shown_columns, Column("unreadable_offsets"))
+    target.output.rows(ordered, shown_columns, "There is no group.", in_json=in_json)
     for problem in reports.logs.problems:
         target.output.note(problem)
     if unreadable:
@@ -208,8 +217,6 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     for note in reports.member_notes:
         target.output.note(note)
     rows = [row for group in reports.groups.values() for row in _member_rows(group)]
-    if not target.output.as_json:
-        rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]
     error = columns("error") if any("error" in row for row in rows) else ()
     target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
 
@@ -235,12 +242,3 @@ def _member_rows(group: GroupReport) -> list[Row]:
             }
         )
     return rows
-
-
-def _assignment_text(assignment: dict[str, list[int]]) -> str | None:
-    """Partitions by topic, as kafka-consumer-groups shows them.
-
-    >>> _assignment_text({"orders": [0, 1], "payments": [2]})
-    'orders(0,1), payments(2)'
-    """
-    return ", ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in assignment.items()) or None

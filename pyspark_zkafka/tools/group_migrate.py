@@ -60,7 +60,6 @@ _COLUMNS = (
     Column("target_after", "AFTER", right=True),
     Column("state"),
 )
-_JSON_COLUMNS = (*_COLUMNS, Column("reason"))
 _SHOWN = 5
 _LOGS_S = 10.0
 _OF_A_GROUP = (GroupError, ClusterStateError, ZooKeeperRefused)
@@ -352,6 +351,6 @@ def _show(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:
             if one.reason is not None:
                 place = f"{topic}-{partition}" if len(found) == 1 else f"{group} {topic}-{partition}"
                 reasons.setdefault(one.reason, []).append(place)
-    target.output.rows(rows, _JSON_COLUMNS if target.output.as_json else _COLUMNS, "There are no offsets.")
+    target.output.rows(rows, _COLUMNS, "There are no offsets.", in_json=(*_COLUMNS, Column("reason")))
     for reason, places in reasons.items():
         target.output.note(f"{listing(places, _SHOWN)}: {reason}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -24,15 +24,17 @@ RECENT_MS = 60_000
 
 app = typer.Typer(no_args_is_help=True, help="Show and delete what exactly-once queries have recorded.")
 
+_SHORT = 8
 _NUMBERS = "slots batch rows slot partition groups"
-_AGE = Column("age_s", "AGE", right=True)
-_RUN, _WRITE, _WRITTEN, _METADATA = columns("run write written metadata")
+_AGE = Column("age_s", "AGE", right=True, readable=duration_text)
+_GROUP = Column("group", readable=lambda group: group.rpartition(".")[2])
+_DIGEST, _WRITE = (Column(name, readable=lambda text: text and text[:_SHORT]) for name in ("digest", "write"))
+_RUN, _WRITTEN, _METADATA = columns("run written metadata")
 _LIST_NARROW = (*columns("query slots batch rows", right=_NUMBERS), _AGE)
 _LIST = (*columns("query topics slots batch rows", right=_NUMBERS), _AGE, _RUN)
-_SHOW_NARROW = (*columns("slot topic partition batch rows digest", right=_NUMBERS), _AGE)
-_SHOW = (*columns("slot group topic partition batch rows digest", right=_NUMBERS), _AGE, _RUN)
+_SHOW_NARROW = (*columns("slot topic partition batch rows", right=_NUMBERS), _DIGEST, _AGE)
+_SHOW = (_SHOW_NARROW[0], _GROUP, *_SHOW_NARROW[1:], _RUN)
 _DELETE = (*columns("query groups slots batch", right=_NUMBERS), _AGE)
-_SHORT = 8
 _SHOWN = 5
 _QUOTED = 200
 
@@ -200,7 +202,7 @@ def list_(target: Target) -> None:
     with open_servers(target) as servers:
         ledgers = read_ledgers(servers.brokers)
     rows = [_list_row(ledger) for ledger in ledgers.values()]
-    _write(target, rows, (*_LIST, _WRITTEN), "There is no ledger.", _LIST, _LIST_NARROW)
+    target.output.rows(rows, _LIST, "There is no ledger.", _LIST_NARROW, in_json=(*_LIST, _WRITTEN))
     for ledger in ledgers.values():
         if ledger.unreadable:
             count = len(ledger.unreadable)
@@ -218,10 +220,11 @@ def show(
     """
     with open_servers(target) as servers:
         ledger = read_ledgers(servers.brokers, [query])[query]
-    rows = [_show_row(record, ledger.query, short=not target.output.as_json) for record in ledger.records]
+    rows = list(map(_show_row, ledger.records))
     writes = [_WRITE] if any(row.get("write") for row in rows) else []
-    layouts = ([*layout, *writes] for layout in (_SHOW, _SHOW_NARROW))
-    _write(target, rows, (*_SHOW, _WRITE, _WRITTEN, _METADATA), "The ledger has no entry.", *layouts)
+    layout, narrow = [*_SHOW, *writes], [*_SHOW_NARROW, *writes]
+    in_json = (*_SHOW, _WRITE, _WRITTEN, _METADATA)
+    target.output.rows(rows, layout, "The ledger has no entry.", narrow, in_json=in_json)
     for record in ledger.unreadable:
         target.output.note(f"Unreadable, group {record.group}, {record.partition}: {record.metadata[:_QUOTED]!r}")
     if ledger.unreadable:
@@ -262,7 +265,7 @@ def delete(
             target.output.note(f"Left out, because the age of some entries is unknown: {left_out}.")
         if not force:
             require_idle(chosen, now_ms)
-        _write(target, [_list_row(ledger) for ledger in chosen], _DELETE, "No ledger is that old.", _DELETE)
+        target.output.rows(map(_list_row, chosen), _DELETE, "No ledger is that old.")
         if chosen:
             target.output.note("A micro-batch that one of these queries replays afterwards is written again.")
         which = "this ledger" if len(chosen) == 1 else f"these {len(chosen)} ledgers"
@@ -299,21 +302,18 @@ def _list_row(ledger: QueryLedger) -> Row:
     }
 
 
-def _show_row(record: StoredEntry, query: str, *, short: bool) -> Row:
-    """The row of a record; with `short`, with names and hashes shortened for a table."""
-    place = {"group": record.group.removeprefix(f"{query}.") if short else record.group, **record.partition._asdict()}
-    if record.entry is None:
+def _show_row(record: StoredEntry) -> Row:
+    place, entry = {"group": record.group, **record.partition._asdict()}, record.entry
+    if entry is None:
         return {**place, "metadata": record.metadata}
-    entry = record.entry
-    most = _SHORT if short else None
     return {
         **place,
         "slot": entry.slot,
         "batch": entry.batch,
         "rows": entry.rows,
-        "digest": entry.digest[:most],
+        "digest": entry.digest,
         "run": entry.run,
-        "write": entry.write[:most],
+        "write": entry.write,
         **_times(entry.at_ms or None),
     }
 
@@ -322,12 +322,3 @@ def _times(written_ms: int | None) -> Row:
     if written_ms is None:
         return {}
     return {"age_s": max(0, _now_ms() - written_ms) // 1000, "written": iso_time(written_ms * 1000)}
-
-
-def _write(target: Target, rows: Sequence[Row], in_json: Sequence[Column], empty: str, *layouts: Sequence[Column]) -> None:
-    """Write rows. Ages are seconds in JSON, and durations in tables. The `layouts` of tables go from wide to narrow."""
-    if target.output.as_json:
-        target.output.rows(rows, in_json)
-    else:
-        shown = [{**row, "age_s": duration_text(row.get("age_s"))} for row in rows]
-        target.output.rows(shown, layouts[0], empty, *layouts[1:])

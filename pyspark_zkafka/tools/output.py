@@ -25,11 +25,15 @@ _SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name in JSON, its heading in tables (by default, the name in capitals, with hyphens), its alignment."""
+    """A column: its name in JSON, and its heading, alignment and readable values in tables.
+
+    By default, the heading is the name in capitals, with hyphens.
+    """
 
     name: str
     heading: str = ""
     right: bool = False
+    readable: Callable[[Any], Any] = lambda value: value
 
     @property
     def title(self) -> str:
@@ -64,11 +68,22 @@ class Output:
         self.console = Console(width=width, soft_wrap=False, highlight=False)
         self.errors = Console(stderr=True, highlight=False)
 
-    def rows(self, rows: Iterable[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
-        """Write rows, or the note `empty` if there are none; the layouts in `narrower` are tried as by `fitted`."""
+    def rows(
+        self,
+        rows: Iterable[Row],
+        shown: Sequence[Column],
+        empty: str = "",
+        *narrower: Sequence[Column],
+        in_json: Sequence[Column] | None = None,
+    ) -> None:
+        """Write rows, or the note `empty` if there are none; the layouts in `narrower` are tried as by `fitted`.
+
+        JSON has the columns `in_json`, by default those of the widest table.
+        """
         found = list(rows)
         if self.as_json:
-            self.console.out(json.dumps([{c.name: row.get(c.name) for c in shown} for row in found]), highlight=False)
+            names = [column.name for column in in_json or shown]
+            self.console.out(json.dumps([{name: row.get(name) for name in names} for row in found]), highlight=False)
         elif found:
             self.console.print(self.fitted(found, shown, *narrower))
         elif empty:
@@ -111,34 +126,6 @@ class Output:
             yield lambda done: bar.update(task, completed=done)
 
 
-def table(rows: Iterable[Row], shown: Sequence[Column]) -> Table:
-    """Return a table of rows; null is ``-``, and items of lists are joined by commas, as in Kafka's tools."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in shown:
-        justify = "right" if column.right else "left"
-        made.add_column(column.title, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in rows:
-        made.add_row(*(Text(printable(_cell(row.get(column.name)))) for column in shown))
-    return made
-
-
-def _compact(rows: Sequence[Row], shown: Sequence[Column]) -> Table:
-    """Return a narrower table: smaller gaps, headings broken after hyphens, lists folded between items, whole numbers."""
-    made = table([{name: _foldable(value) for name, value in row.items()} for row in rows], shown)
-    made.padding = (0, 1, 0, 0)
-    for column, heading in zip(made.columns, shown, strict=True):
-        column.no_wrap = heading.right
-        longest = max((len(str(cell)) for cell in column.cells), default=0)
-        if heading.right or longest < len(heading.title):
-            column.header = heading.title.replace("-", "-\n")
-    return made
-
-
-def _foldable(value: Any) -> Any:
-    text = _cell(value)
-    return text.replace(",", ", ") if isinstance(value, (list, tuple, dict)) and len(text) > _SHORT else value
-
-
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
@@ -149,6 +136,34 @@ def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(f"{name}={value[name]}" for name in value)
     return str(value)
+
+
+def table(rows: Iterable[Row], shown: Sequence[Column], cell: Callable[[Any], str] = _cell) -> Table:
+    """Return a table of rows; null is ``-``, and items of lists are joined by commas, as in Kafka's tools."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in shown:
+        justify = "right" if column.right else "left"
+        made.add_column(column.title, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        made.add_row(*(Text(printable(cell(column.readable(row.get(column.name))))) for column in shown))
+    return made
+
+
+def _compact(rows: Sequence[Row], shown: Sequence[Column]) -> Table:
+    """Return a narrower table: smaller gaps, headings broken after hyphens, lists folded between items, whole numbers."""
+    made = table(rows, shown, _foldable)
+    made.padding = (0, 1, 0, 0)
+    for column, heading in zip(made.columns, shown, strict=True):
+        column.no_wrap = heading.right
+        longest = max((len(str(cell)) for cell in column.cells), default=0)
+        if heading.right or longest < len(heading.title):
+            column.header = heading.title.replace("-", "-\n")
+    return made
+
+
+def _foldable(value: Any) -> str:
+    text = _cell(value)
+    return text.replace(",", ", ") if isinstance(value, (list, tuple, dict)) and len(text) > _SHORT else text
 
 
 def iso_time(timestamp_us: int | None) -> str | None:

@@ -65,8 +65,8 @@ def brokers(target: Target) -> None:
         }
         for row in found
     ]
-    shown = (*_BROKERS, Column("version")) if target.output.as_json else _BROKERS  # of the znode's format
-    target.output.rows(rows, shown, "No broker is registered.", _NARROW_BROKERS)
+    in_json = (*_BROKERS, Column("version"))  # of the znode's format
+    target.output.rows(rows, _BROKERS, "No broker is registered.", _NARROW_BROKERS, in_json=in_json)
 
 
 @reads_cluster

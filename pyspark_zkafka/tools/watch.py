@@ -32,7 +32,7 @@ _MIN_RATE_PER_S = 0.001  # below it, a difference of rates is noise
 _RATES = (
     Column("consumed_per_s", "CONSUMED/S", right=True),
     Column("produced_per_s", "PRODUCED/S", right=True),
-    Column("catch_up_s", "CATCH-UP", right=True),
+    Column("catch_up_s", "CATCH-UP", right=True, readable=duration_text),
 )
 _OFFSETS = "partition offset latest lag"
 _COLUMNS = (*columns(f"group topic {_OFFSETS}", right=_OFFSETS), *_RATES, *columns("consumer"))
@@ -45,17 +45,16 @@ def watch(
     interval_s: float,
     *layouts: Sequence[Column],
     empty: str = "",
-    readable: Callable[[Row], Row] = dict,
 ) -> None:
     """Show what `observe` returns, every `interval_s`; returns on Ctrl-C.
 
     On a terminal the table is drawn in place; into a pipe or a file a table is written each time, and with ``--json`` a
     list on a line of its own. After an error that may pass, the next table follows as usual. `layouts` are as for
-    `Output.fitted`, `empty` is the note without rows, and `readable` makes the form of a row for people.
+    `Output.fitted`, and `empty` is the note without rows.
     """
 
     def page(rows: Sequence[Row], notes: Sequence[str]) -> Group:
-        table = [output.fitted(list(map(readable, rows)), *layouts)] if rows else []
+        table = [output.fitted(rows, *layouts)] if rows else []
         lines = notes if rows or notes or not empty else [empty]
         return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *table, *(Text(printable(text)) for text in lines), "")
 
@@ -90,11 +89,7 @@ def watch_groups(output: Output, read: Callable[[], GroupReports], interval_s: f
     Each group with several partitions ends with a row of totals, without topic and partition.
     """
     seen: deque[Observation] = deque()
-
-    def readable(row: Row) -> Row:
-        return {**row, "catch_up_s": duration_text(row["catch_up_s"])}
-
-    watch(output, lambda: _observe(read(), seen), interval_s, _COLUMNS, _NARROW, readable=readable)
+    watch(output, lambda: _observe(read(), seen), interval_s, _COLUMNS, _NARROW)
 
 
 def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
