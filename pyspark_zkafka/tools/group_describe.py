@@ -90,8 +90,7 @@ def list_(
         ordered = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
     in_json = (*shown_columns, Column("unreadable_offsets"))
     target.output.rows(ordered, shown_columns, "There is no group.", in_json=in_json)
-    for problem in reports.logs.problems:
-        target.output.note(problem)
+    target.output.note(*reports.logs.problems)
     if unreadable:
         target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
 
@@ -170,8 +169,7 @@ def describe(
             watch_groups(target.output, lambda: servers.read_groups(names, storage), interval)
             return
         reports = servers.read_groups(names, storage)
-    for problem in reports.problems:
-        target.output.note(problem)
+    target.output.note(*reports.problems)
     idle = [name for name, group in reports.groups.items() if not group.member_count]
     if len(idle) == 1:
         target.output.note(f"Consumer group '{idle[0]}' has no active members in ZooKeeper.")
@@ -197,8 +195,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
         target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group)
         return
     for name, of_group in groupby(rows, key=itemgetter("group")):
-        target.output.show("")
-        target.output.show(f"GROUP {name}")
+        target.output.lines("", f"GROUP {name}")
         first, *narrower = of_one_group
         target.output.rows(list(of_group), first, empty, *narrower)
 
@@ -214,8 +211,7 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
         reports = read_groups(
             servers.ensemble, names=names, brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout
         )
-    for note in reports.member_notes:
-        target.output.note(note)
+    target.output.note(*reports.member_notes)
     rows = [row for group in reports.groups.values() for row in _member_rows(group)]
     error = columns("error") if any("error" in row for row in rows) else ()
     target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])

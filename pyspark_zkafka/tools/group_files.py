@@ -89,8 +89,7 @@ def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups 
         if count:
             target.output.note(f"Left out: {count} partition(s) {reason}.")
     problems = [problem for one in stored.values() for problem in one.problems]
-    for problem in problems:
-        target.output.note(f"Left out: {problem}")
+    target.output.note(*(f"Left out: {problem}" for problem in problems))
     if problems:
         raise typer.Exit(FAILED)
 
@@ -149,8 +148,7 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
         planned = plan_import(servers.ensemble, None if unchecked else servers.brokers, offsets)
         if len(offsets) < len(found):
             target.output.note(f"Left out: {len(found) - len(offsets)} line(s) without an offset (below 0).")
-        for warning in planned.warnings:
-            target.output.note(warning)
+        target.output.note(*planned.warnings)
         rows: list[Row] = [
             {
                 "group": name,

@@ -264,8 +264,7 @@ def migrate(
             )
         if verify:
             counts = {name: (len(stores.activity.members), len(stores.state.members)) for name, stores in by_group.items()}
-            for note in member_notes(counts):
-                target.output.note(note)
+            target.output.note(*member_notes(counts))
             if active := [name for name, stores in by_group.items() if stores.is_active]:
                 target.output.note(f"Active, and the stores may differ by commits under way: {listing(active, _SHOWN)}.")
             _report(target, {name: stores.found for name, stores in by_group.items()})

@@ -94,7 +94,7 @@ def plan(target: Target, group: Group, strategy: _Strategy = None) -> None:
     plans = plan_assignments(strategy or _BY_DEFAULT, members, partitions, owners)
     _show_partitions(target, group, plans, owners)
     if not target.output.as_json:
-        target.output.show("")
+        target.output.lines("")
         target.output.rows([{column.name: getattr(one, column.name) for column in _SUMMARY} for one in plans], _SUMMARY)
 
 
@@ -122,7 +122,7 @@ def _show_partitions(
         return numbers[consumer] + thread.removeprefix(consumer)
 
     target.output.rows(_rows(plans, owners, numbered), shown, empty)
-    target.output.show("")
+    target.output.lines("")
     target.output.rows([{"member": n, "consumer_id": consumer} for consumer, n in numbers.items()], _MEMBERS)
 
 

@@ -337,8 +337,7 @@ def reset_offsets(
         zookeeper = servers.zookeeper if offsets_storage == "kafka" else servers.ensemble
         resets = OffsetResets(offsets_storage, zookeeper, servers.brokers)
         planned = resets.plan(group, requested, scenario)
-        for note in planned.notes:
-            target.output.note(note)
+        target.output.note(*planned.notes)
         rows = [
             {"group": group, **tp._asdict(), "current_offset": planned.current.get(tp), "new_offset": offset}
             for tp, offset in sorted(planned.offsets.items())

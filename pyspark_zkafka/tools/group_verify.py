@@ -61,8 +61,7 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
             if not problems or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE_S)
-    for note in (*reports.logs.problems, *reports.member_notes):
-        target.output.note(note)
+    target.output.note(*reports.logs.problems, *reports.member_notes)
     rows = list(map(asdict, problems))
     if target.output.as_json or target.output.fits(rows, _COLUMNS):
         target.output.rows(rows, _COLUMNS, "No problem was found.")

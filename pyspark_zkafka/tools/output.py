@@ -108,14 +108,10 @@ class Output:
         for text in texts:
             self.console.print(Text(printable(text)), soft_wrap=True)
 
-    def note(self, text: str) -> None:
-        """Write a line for people to standard error, also with ``--json``."""
-        self.errors.print(Text(printable(text)), soft_wrap=True)
-
-    def show(self, text: str) -> None:
-        """Write a line for people; nothing with ``--json``."""
-        if not self.as_json:
-            self.lines(text)
+    def note(self, *texts: str) -> None:
+        """Write lines for people to standard error, also with ``--json``."""
+        for text in texts:
+            self.errors.print(Text(printable(text)), soft_wrap=True)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -132,7 +132,7 @@ def describe_topics(
     partitions = chosen(row for row in target.view("partitions", **_restriction(topics)) if row["topic"] in names)
     if not (under_replicated or unavailable or target.output.as_json):
         target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
-        target.output.show("")
+        target.output.lines("")
     target.output.rows(partitions, _PARTITIONS, empty)
 
 

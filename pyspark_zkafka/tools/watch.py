@@ -72,8 +72,7 @@ def watch(
                     rows, notes = [], [str(error)]
                 if output.as_json:
                     output.rows(rows, layouts[0])
-                    for text in notes:
-                        output.note(text)
+                    output.note(*notes)
                 elif in_place:
                     live.update(page(rows, notes), refresh=True)
                 else:

@@ -55,11 +55,10 @@ def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     output.rows([{"topic": HOSTILE, "isr": [HOSTILE], "offline": {HOSTILE: HOSTILE}}], COLUMNS)
     output.rows([], COLUMNS, HOSTILE)
     output.lines(HOSTILE, "second")
-    output.show(HOSTILE)
     output.note(HOSTILE)
     assert exit_status(ClusterStateError("UNREADABLE", HOSTILE)) == 1
     shown = capsys.readouterr()
-    assert (shown.out.count(ESCAPED), shown.err.count(ESCAPED)) == (6, 2)
+    assert (shown.out.count(ESCAPED), shown.err.count(ESCAPED)) == (5, 2)
     assert ClusterStateError("UNREADABLE", HOSTILE).message == HOSTILE
     assert set(filter(lambda c: not c.isprintable(), shown.out + shown.err)) == {"\n"}
     Output(as_json=True).rows([{"topic": HOSTILE}], COLUMNS)
