@@ -15,8 +15,6 @@ from pyspark_zkafka.records.native import library
 from pyspark_zkafka.tools import (
     admin,
     admin_config,
-    admin_delete_topic,
-    admin_elect,
     admin_reassign,
     checkpoint_show,
     exporter,
@@ -65,8 +63,8 @@ _config.command("delete")(admin_config.delete)
 _admin = typer.Typer(no_args_is_help=True, help="Reassign partitions, elect leaders, delete topics and configure them.")
 _admin.command("show")(admin.show)
 _admin.command("reassign")(admin_reassign.reassign)
-_admin.command("elect")(admin_elect.elect)
-_admin.command("delete-topic")(admin_delete_topic.delete_topic)
+_admin.command("elect")(admin.elect)
+_admin.command("delete-topic")(admin.delete_topic)
 _admin.add_typer(_config, name="config")
 
 app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=False)

@@ -1,20 +1,43 @@
-"""``zkafka admin show``, and requests to the controller: changes that it makes when a znode asks for them."""
+"""``zkafka admin show``, ``elect`` and ``delete-topic``: what the controller does when a znode asks for it.
+
+Elections are as by kafka-preferred-replica-election. `admin_config` and `admin_reassign` submit their requests here, too.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import typer
 
-from pyspark_zkafka.conditions import ADMIN_CONFLICT, ADMIN_UNDER_WAY, ADMIN_UNFINISHED, NO_ZOOKEEPER_CONTROLLER
+from pyspark_zkafka.conditions import (
+    ADMIN_CONFLICT,
+    ADMIN_UNDER_WAY,
+    ADMIN_UNFINISHED,
+    DELETION_DISABLED,
+    INVALID_OPTION,
+    NO_ZOOKEEPER_CONTROLLER,
+)
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.inspect.reads import ClusterReport
+from pyspark_zkafka.inspect.view_rows import topic_rows
+from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.planning import INTERNAL_TOPICS
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.model.znodes.cluster import CONTROLLER, MIGRATION, decode_controller
-from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.model.znodes.admin import (
+    PREFERRED_REPLICA_ELECTION,
+    AdminState,
+    delete_topic_path,
+    encode_preferred_election,
+)
+from pyspark_zkafka.model.znodes.cluster import CONTROLLER, MIGRATION, decode_controller, topic_path
+from pyspark_zkafka.tools.arguments import find_partitions, parse_partitions, require_topics
+from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, reads_cluster
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
-from pyspark_zkafka.zookeeper.transactions import Operation, Reason
+from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason
 
 T = TypeVar("T")
 
@@ -24,6 +47,12 @@ Timeout = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", h
 
 _POLL_S = 0.5
 _UNDER_WAY = columns("operation topic partition replicas isr in_sync", right="partition in_sync")
+_ELECTION = columns("topic partition leader preferred_replica election", right="partition leader preferred_replica")
+_LEADS_ALREADY = "the preferred replica leads already"
+_DELETED = columns("topic partition_count replication_factor", right="partition_count replication_factor")
+_ENABLE = "delete.topic.enable"
+
+_Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
 
 
 @reads_cluster
@@ -62,7 +91,7 @@ def require_controller(client: ZooKeeperClient) -> None:
         )
 
 
-def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> None:
+def submit(client: ZooKeeperClient, operations: Sequence[Operation], what: str) -> None:
     """Perform the operations that request a change, in one transaction.
 
     Raises ClusterStateError if a request of this kind is under way, or the znodes have changed. Then nothing was written.
@@ -101,3 +130,175 @@ def follow(
                 "brokers run, or wait longer with --timeout",
             )
         sleep(_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A partition, its leader and its preferred replica (-1 for none); `obstacle` is why no election is due, or None."""
+
+    partition: TopicPartition
+    leader: int
+    preferred: int
+    obstacle: str | None
+
+
+def candidates(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, state: AdminState) -> list[Candidate]:
+    """Return each of the partitions, sorted, with the obstacle to an election; `snapshot` has their topics."""
+    found = []
+    for tp in sorted(set(partitions)):
+        known = snapshot.states.get(tp)
+        leader = WITHOUT_LEADER if known is None else known.leader
+        preferred = next(iter(snapshot.topics[tp.topic].partitions[tp.partition]), WITHOUT_LEADER)
+        obstacle: str | None = None
+        if tp.topic in state.deletions:
+            obstacle = "the topic is being deleted"
+        elif known is None:
+            obstacle = "the partition is being created"
+        elif leader == preferred:
+            obstacle = _LEADS_ALREADY
+        elif preferred not in snapshot.brokers:
+            obstacle = f"broker {preferred} is not live"
+        elif preferred not in known.isr:
+            obstacle = f"broker {preferred} is not in the ISR"
+        found.append(Candidate(tp, leader, preferred, obstacle))
+    return found
+
+
+@changes_cluster
+def elect(
+    target: Target,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T[:P,...]", help="A topic, or some of its partitions; repeatable."),
+    ] = None,
+    all_partitions: Annotated[bool, typer.Option("--all", help="All partitions of all topics.")] = False,
+    no_wait: NoWait = False,
+    timeout: Timeout = WAIT_S,
+) -> None:
+    """Elect the preferred replicas as leaders, where they are in the ISR and do not lead already.
+
+    Example: zkafka admin elect --topic orders:0,2 --zookeeper zk1:2181/kafka
+    """
+    if bool(topic) == all_partitions:
+        raise INVALID_OPTION("Choose the partitions: either --topic or --all")
+    with target.zookeeper() as client:
+        require_controller(client)
+        requested = parse_partitions(topic or ())
+        snapshot = client.snapshot({name for name, _ in requested} if topic else None)
+        partitions = find_partitions(requested or [(name, None) for name in snapshot.topics], snapshot)
+        found = candidates(partitions, snapshot, client.admin_state())
+        due = [candidate.partition for candidate in found if candidate.obstacle is None]
+        shown = [candidate for candidate in found if topic or candidate.obstacle != _LEADS_ALREADY]
+        if not due or target.dry_run or no_wait or not target.output.as_json:
+            target.output.rows(list(map(_row, shown)), _ELECTION, "All partitions are led by their preferred replicas.")
+        if due and target.proceed(f"Elect the preferred replicas of {len(due)} partitions?"):
+            submit(client, [Create(PREFERRED_REPLICA_ELECTION, encode_preferred_election(due))], "The election")
+            found = [candidate for candidate in found if candidate.obstacle is not None]
+            if no_wait:
+                target.output.note("The election was requested. `zkafka admin show` lists it while it is pending.")
+            else:
+                found = _elected(target, client, due, [candidate.partition for candidate in shown], timeout)
+    if not target.dry_run and any(candidate.leader != candidate.preferred for candidate in found):
+        raise typer.Exit(FAILED)
+
+
+def _elected(
+    target: Target, client: ZooKeeperClient, due: Sequence[TopicPartition], shown: Sequence[TopicPartition], wait_s: float
+) -> list[Candidate]:
+    """Wait until the controller has performed the election; write and return the leaders of the shown partitions."""
+    with target.output.errors.status(f"electing the leaders of {len(due)} partitions"):
+        for _ in follow(lambda: client.exists_many([PREFERRED_REPLICA_ELECTION]), lambda requested: not requested, wait_s):
+            pass
+    snapshot = client.snapshot({tp.topic for tp in shown})
+    existing = set(snapshot.all_partitions())
+    found = candidates(existing.intersection(shown), snapshot, client.admin_state())
+    results = {c.partition: "elected" if c.leader == c.preferred else "failed" for c in found if c.partition in due}
+    target.output.rows([{**_row(c), "election": results.get(c.partition, c.obstacle)} for c in found], _ELECTION)
+    return found
+
+
+def _row(candidate: Candidate) -> Row:
+    return {
+        **candidate.partition._asdict(),
+        "leader": None if candidate.leader < 0 else candidate.leader,
+        "preferred_replica": None if candidate.preferred < 0 else candidate.preferred,
+        "election": candidate.obstacle or "due",
+    }
+
+
+@changes_cluster
+def delete_topic(target: Target, topics: _Topics, no_wait: NoWait = False, timeout: Timeout = WAIT_S) -> None:
+    """Delete topics with all their records, and wait until they are gone.
+
+    Example: zkafka admin delete-topic old-orders --zookeeper zk1:2181/kafka
+    """
+    with target.zookeeper() as client:
+        require_controller(client)
+        snapshot = client.snapshot(topics)
+        require_deletable(topics, snapshot)
+        _check_enabled(target, snapshot)
+        if target.dry_run or not target.output.as_json:
+            _write_topics(target, snapshot)
+        if not target.proceed(f"Delete {len(snapshot.topics)} topics and all their records?"):
+            return
+        request_deletion(client, topics)
+        if no_wait:
+            target.output.note("The deletion was requested. `zkafka admin show` lists it while it is pending.")
+        else:
+            with target.output.progress("topics deleted", len(snapshot.topics)) as set_done:
+                for left in follow(lambda: remaining_topics(client, snapshot), lambda left: not left, timeout):
+                    set_done(len(snapshot.topics) - len(left))
+            target.output.note(f"Deleted: {', '.join(snapshot.topics)}")
+        if target.output.as_json:
+            _write_topics(target, snapshot)
+
+
+def require_deletable(topics: Collection[str], snapshot: ClusterSnapshot) -> None:
+    """Raise UnknownTopic if a topic does not exist, OptionError if one is Kafka's own."""
+    require_topics(topics, snapshot.topics)
+    internal = sorted(INTERNAL_TOPICS.intersection(topics))
+    if internal:
+        raise INVALID_OPTION(f"{', '.join(internal)} is an internal topic of Kafka and must not be deleted; leave it out")
+
+
+def _check_enabled(target: Target, snapshot: ClusterSnapshot) -> None:
+    """Raise ClusterStateError if the controller drops requests for deletion; note it if the controller cannot be asked."""
+    if snapshot.controller is None:
+        return
+    try:
+        with target.brokers(snapshot) as admin:
+            value = admin.broker_config(snapshot.controller, _ENABLE)
+    except ZKafkaError as error:
+        target.output.note(f"Whether {_ENABLE} is true at the controller is unknown: {error}")
+        return
+    if value == "false":
+        raise DELETION_DISABLED(
+            f"{_ENABLE} is false at broker {snapshot.controller}, the controller, which drops requests for deletion; "
+            "set it to true on all brokers, and restart them",
+        )
+
+
+def _write_topics(target: Target, snapshot: ClusterSnapshot) -> None:
+    rows = topic_rows(ClusterReport(snapshot))
+    named = [{**row, "partition_count": row["partitions"], "replication_factor": row["replication"]} for row in rows]
+    target.output.rows(named, _DELETED)
+
+
+def request_deletion(client: ZooKeeperClient, topics: Collection[str]) -> None:
+    """Mark topics for deletion, unless they are marked already."""
+    marked = client.admin_state().deletions
+    requests = [Create(delete_topic_path(topic), None) for topic in sorted(set(topics).difference(marked))]
+    submit(client, requests, "The deletion")
+
+
+def remaining_topics(client: ZooKeeperClient, snapshot: ClusterSnapshot) -> list[str]:
+    """Return the topics of the snapshot that still exist or are marked for deletion; blocks for one round of requests.
+
+    A topic that was created again does not count: producers that create missing topics may do that at once.
+    """
+    found = client.exists_many(path(name) for name in snapshot.topics for path in (topic_path, delete_topic_path))
+    return [
+        name
+        for name, topic in snapshot.topics.items()
+        if delete_topic_path(name) in found or (topic_path(name) in found and found[topic_path(name)].czxid == topic.czxid)
+    ]

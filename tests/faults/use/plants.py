@@ -319,9 +319,9 @@ def write_control_characters(patch: pytest.MonkeyPatch) -> None:
 @_plant(23, test="tests/unit/tools/test_admin_elect.py::test_election_that_cannot_be")
 def succeed_without_an_election(patch: pytest.MonkeyPatch) -> None:
     """`admin elect` exits with 0 although the leader is not the preferred replica."""
-    from pyspark_zkafka.tools import admin_elect
+    from pyspark_zkafka.tools import admin
 
-    edit(patch, admin_elect, "elect", "if not target.dry_run and any(", "if False and any(")
+    edit(patch, admin, "elect", "if not target.dry_run and any(", "if False and any(")
 
 
 @_plant(24, test="tests/unit/read/test_stream_ends_limits.py::test_wait_after_an_idle_start")

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.admin_delete_topic import delete_topic, remaining_topics, request_deletion, require_deletable
+from pyspark_zkafka.tools.admin import delete_topic, remaining_topics, request_deletion, require_deletable
 from tests.support.ensemble_client import EnsembleClient
 
 
