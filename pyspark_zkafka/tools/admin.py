@@ -63,7 +63,7 @@ def show(target: Target) -> None:
     """
     rows = target.view("admin")
     moving = sorted({row["topic"] for row in rows if row.get("replicas")})
-    states = target.view("partitions", subscribe=",".join(moving)) if moving else []
+    states = target.view("partitions", moving) if moving else []
     isr = {(row["topic"], row["partition"]): row.get("isr") or [] for row in states}
 
     rows_with_progress: list[Row] = []

@@ -51,11 +51,9 @@ def describe(target: Target, topic: _Topics = None) -> None:
 
     Example: zkafka admin config describe --topic orders --zookeeper zk1:2181/kafka
     """
-    restriction = {"subscribe": ",".join(topic)} if topic else {}
     if topic:
-        require_topics(topic, [row["topic"] for row in target.view("topics", **restriction)])
-    rows = target.view("configs", **restriction)
-    target.output.rows(rows, _SETTINGS, "No topic has settings of its own.")
+        require_topics(topic, [row["topic"] for row in target.view("topics", topic)])
+    target.output.rows(target.view("configs", topic), _SETTINGS, "No topic has settings of its own.")
 
 
 @changes_cluster

@@ -66,9 +66,11 @@ class Target:
         self.require_cluster()
         return parse_connection(self.options)
 
-    def view(self, name: str, /, **options: str) -> list[Row]:
-        """Return the rows of one of the package's views, as in docs/columns.md; `options` restrict it."""
+    def view(self, name: str, topics: Collection[str] | None = None, /, **options: str) -> list[Row]:
+        """Return the rows of one of the package's views, as in docs/columns.md; `topics` and `options` restrict it."""
         self.require_cluster()
+        if topics:
+            options["subscribe"] = ",".join(topics)
         return plan_view(name, parse_read({**self.options, **options, "view": name}))
 
     def require_cluster(self) -> None:

@@ -129,7 +129,7 @@ def describe_topics(
         return
     described = _topic_rows(target, topics, exclude_internal)
     names = {row["topic"] for row in described}
-    partitions = chosen(row for row in target.view("partitions", **_restriction(topics)) if row["topic"] in names)
+    partitions = chosen(row for row in target.view("partitions", topics) if row["topic"] in names)
     if not (under_replicated or unavailable or target.output.as_json):
         target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.lines("")
@@ -137,17 +137,13 @@ def describe_topics(
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
-    rows = target.view("topics", **_restriction(topics))
+    rows = target.view("topics", topics)
     require_topics(topics or (), [row["topic"] for row in rows])
     return [
         {**row, "config": None if row.get("config") is None else dict(row["config"])}
         for row in rows
         if not (exclude_internal and row["topic"].startswith("__"))
     ]
-
-
-def _restriction(topics: list[str] | None) -> dict[str, str]:
-    return {"subscribe": ",".join(topics)} if topics else {}
 
 
 @reads_cluster
@@ -157,11 +153,9 @@ def plan(target: Target, topic: _Topic = None, pattern: _Pattern = None, option:
     Example: zkafka plan --topic orders --option minPartitions=16 --zookeeper zk1:2181/kafka
     """
     options = dict(parse_pairs(option, "--option"))
-    if topic:
-        options["subscribe"] = ",".join(topic)
     if pattern is not None:
         options["subscribePattern"] = pattern
-    rows = target.view("plan", **options)
+    rows = target.view("plan", topic, **options)
     target.output.rows(rows, _PLAN, "There is nothing to read.")
     if rows and not target.output.as_json:
         tasks = len({row["spark_partition"] for row in rows})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,8 +66,8 @@ class EnsembleTarget(Target):
     def group_brokers(self, snapshot: object, timeout_s: float | None = None) -> Iterator[Any]:
         yield self.group_admin
 
-    def view(self, name: str, **options: str) -> Sequence[Row]:
-        self.views.restricted.append((name, options))
+    def view(self, name: str, topics: Collection[str] | None = None, /, **options: str) -> Sequence[Row]:
+        self.views.restricted.append((name, options | ({"subscribe": ",".join(topics)} if topics else {})))
         return self.views.rows[name]
 
 
