@@ -182,17 +182,15 @@ def describe(
 def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None:
     """Write the rows; where a table of several groups is too wide, as a table for each, with fewer columns if needed."""
     empty = "There is no offset and no owner."
-    if target.output.as_json:
-        target.output.rows(rows, [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores])
-        return
     hosts = _HOST if any(row["host"] for row in rows) else ()
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
     of_one_group = [[*_DESCRIBE[1:], *stores]]
     if stores:
         of_one_group.append([*(column for column in _DESCRIBE[1:] if column.name != "consumer"), *stores])
     names = {row["group"] for row in rows}
-    if len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
-        target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group)
+    if target.output.as_json or len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
+        in_json = [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores]
+        target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group, in_json=in_json)
         return
     for name, of_group in groupby(rows, key=itemgetter("group")):
         target.output.lines("", f"GROUP {name}")

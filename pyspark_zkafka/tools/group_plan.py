@@ -105,13 +105,18 @@ def _show_partitions(
 
     If the table does not fit, members have numbers, and another table has their ids.
     """
-    shown = [*columns("topic partition owner", right="partition"), *(Column(one.strategy) for one in plans)]
-    empty = "No partition is subscribed to."
-    if target.output.as_json:
-        target.output.rows(_rows(plans, owners, str), shown, empty)
-        return
-    rows = _rows(plans, owners, lambda thread: thread.removeprefix(f"{group}_"))
-    if target.output.fits(rows, shown):
+    rows: list[Row] = [
+        {**tp._asdict(), "owner": owners.get(tp), **{one.strategy: one.owners.get(tp) for one in plans}}
+        for tp in sorted({tp for one in plans for tp in one.owners})
+    ]
+
+    def layout(shorten: Callable[[str], str]) -> list[Column]:
+        threads = ("owner", *(one.strategy for one in plans))
+        owned = (Column(name, readable=lambda thread: thread and shorten(thread)) for name in threads)
+        return [*columns("topic partition", right="partition"), *owned]
+
+    shown, empty = layout(lambda thread: thread.removeprefix(f"{group}_")), "No partition is subscribed to."
+    if target.output.as_json or target.output.fits(rows, shown):
         target.output.rows(rows, shown, empty)
         return
     threads = [*owners.values(), *(thread for one in plans for thread in one.owners.values())]
@@ -121,15 +126,6 @@ def _show_partitions(
         consumer = consumer_of_thread(thread)
         return numbers[consumer] + thread.removeprefix(consumer)
 
-    target.output.rows(_rows(plans, owners, numbered), shown, empty)
+    target.output.rows(rows, layout(numbered), empty)
     target.output.lines("")
     target.output.rows([{"member": n, "consumer_id": consumer} for consumer, n in numbers.items()], _MEMBERS)
-
-
-def _rows(plans: Sequence[AssignmentPlan], owners: Mapping[TopicPartition, str], name: Callable[[str], str]) -> list[Row]:
-    """Return a row for each partition; `name` returns the text for a thread."""
-    rows: list[Row] = []
-    for tp in sorted({tp for one in plans for tp in one.owners}):
-        threads = {"owner": owners.get(tp), **{one.strategy: one.owners.get(tp) for one in plans}}
-        rows.append({**tp._asdict(), **{column: thread and name(thread) for column, thread in threads.items()}})
-    return rows
