@@ -277,13 +277,9 @@ def _health(
     ensemble: Reading[Ensemble], brokers: Reading[tuple[Ensemble, GroupReports]], seconds: float
 ) -> Iterator[Gauge]:
     problems = 0 if brokers.value is None else len(brokers.value[1].logs.problems)
-    late: dict[tuple[str, ...], float] = {}
-    ages: dict[tuple[str, ...], float] = {}
-    servers: dict[str, Reading[Any]] = {"zookeeper": ensemble, "brokers": brokers}
-    for server, reading in servers.items():
-        late[server,] = int(reading.timed_out)
-        if reading.value is not None:
-            ages[server,] = reading.age_s
+    servers: dict[tuple[str, ...], Reading[Any]] = {("zookeeper",): ensemble, ("brokers",): brokers}
+    late = {server: int(reading.timed_out) for server, reading in servers.items()}
+    ages = {server: reading.age_s for server, reading in servers.items() if reading.value is not None}
     yield Gauge("zkafka_up", "1 if ZooKeeper could be read.", (), {(): int(ensemble.value is not None)})
     yield Gauge("zkafka_brokers_up", "1 if the brokers could be read.", (), {(): int(brokers.value is not None)})
     yield Gauge("zkafka_scrape_timed_out", "1 if a read did not end within the time of the scrape.", ("server",), late)
