@@ -249,18 +249,14 @@ def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: 
         shown = found if isinstance(found, str) else found.decode(errors="backslashreplace")
         return "\t".join(map(printable, shown.split("\t"))).encode()
 
-    def hexadecimal(data: bytes | None) -> bytes:
-        return b"" if data is None else data.hex().encode()
-
     def line(message: Message) -> bytes:
         if form == "json":
             return _json(record(message, fields), escape=escape).encode() + b"\n"
         before = _meta(message) if meta else []  # reads the headers first: see `UNREADABLE_HEADERS`
         if form == "hex":
-            found = hexadecimal(message.key()), hexadecimal(message.value())
+            found = [(data or b"").hex().encode() for data in (message.key(), message.value())]
         else:
-            first, second = fields(message)
-            found = text(first), text(second)
+            found = list(map(text, fields(message)))
         return b"\t".join([*before, *found[0 if key else 1 :]]) + b"\n"
 
     return line
