@@ -77,9 +77,8 @@ def list_(
     with open_servers(target) as servers:
         reports = read_groups(servers.ensemble, (lambda: servers.brokers) if lag else None, storage=storage)
         groups = reports.groups
-        in_kafka = [] if storage == "zookeeper" else servers.brokers.group_names()
         lags = group_lags(reports) if lag else {}
-        kafka_rows = {row["group"]: row for row in _kafka_rows(servers.brokers, in_kafka, lag)} if in_kafka else {}
+        kafka_rows = {} if storage == "zookeeper" else {row["group"]: row for row in _kafka_rows(servers.brokers, lag)}
     rows: list[Row] = [{**_list_row(group, kafka_rows.get(name)), "lag": lags.get(name)} for name, group in groups.items()]
     rows += [row for name, row in kafka_rows.items() if name not in groups]
     shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
@@ -122,8 +121,8 @@ def group_lags(reports: GroupReports) -> dict[str, int | None]:
     return {name: total_lag(lags) for name, lags in found.items()}
 
 
-def _kafka_rows(brokers: GroupAdmin, names: Sequence[str], lag: bool) -> list[Row]:
-    """The rows of groups by what the brokers have."""
+def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
+    names = brokers.group_names()
     offsets = brokers.committed_many(names)
     ends: dict[TopicPartition, int] = {}
     gone: set[TopicPartition] = set()
