@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
-from rich.progress import track
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.groups import GroupAdmin
@@ -33,8 +31,6 @@ from pyspark_zkafka.tools.arguments import read_config_file
 from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import Activity, ZooKeeperClient, require_inactive
-
-T = TypeVar("T")
 
 FAILED, USAGE = 1, 2
 """Exit statuses."""
@@ -135,7 +131,7 @@ def _with_target(command: Callable[..., None], without: Collection[str] = ()) ->
     options = inspect.signature(_target, eval_str=True).parameters
     added = [option for name, option in options.items() if name not in ("context", *without)]
 
-    @functools.wraps(command)
+    @wraps(command)
     def run(context: typer.Context, **values: Any) -> None:
         taken = {option.name: values.pop(option.name) for option in added}
         try:
@@ -289,10 +285,3 @@ def require_no_consumers(client: ZooKeeperConnection, group: str, activity: Acti
             group=group,
         )
     require_inactive(group, activity, not_done)
-
-
-def with_progress(target: Target, items: Iterable[T], doing: str) -> Iterator[T]:
-    """Iterate over items, with a progress bar if standard error is a terminal and there are several."""
-    found = list(items)
-    errors = target.output.errors
-    return iter(track(found, doing, console=errors, transient=True, disable=len(found) < 2 or not errors.is_terminal))

@@ -18,7 +18,7 @@ from pyspark_zkafka.group.commits import no_members
 from pyspark_zkafka.inspect.reads import unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import is_znode_name
-from pyspark_zkafka.tools.command import Target, changes_cluster, require_no_consumers, with_progress
+from pyspark_zkafka.tools.command import Target, changes_cluster, require_no_consumers
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import group_activity
@@ -63,7 +63,7 @@ def delete(
             return
         what = "all consumer group information" if topic is None else "consumer group information"
         of_topic = "" if topic is None else f" topic '{topic}'"
-        for name in with_progress(target, names, "Deleting groups"):
+        for name in target.output.track(names, "Deleting groups"):
             delete_group(client, name, topic)
             target.output.note(f"Deleted {what} for group '{name}'{of_topic} in zookeeper.")
 

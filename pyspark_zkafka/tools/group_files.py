@@ -29,7 +29,6 @@ from pyspark_zkafka.tools.command import (
     reads_cluster,
     require_groups,
     require_no_consumers,
-    with_progress,
 )
 from pyspark_zkafka.tools.group_delete import require_existing
 from pyspark_zkafka.tools.group_reset import clamp, list_offsets
@@ -172,7 +171,7 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
 def _apply(target: Target, zookeeper: ZooKeeperClient, planned: PlannedImport) -> None:
     done: list[str] = []
     try:
-        for group in with_progress(target, planned.offsets, "Importing offsets"):
+        for group in target.output.track(planned.offsets, "Importing offsets"):
             commit_offsets(zookeeper, group, planned.offsets[group], Unchanged(planned.stored[group].versions))
             done.append(group)
     except ZKafkaError:

@@ -43,7 +43,6 @@ from pyspark_zkafka.tools.command import (
     open_servers,
     require_groups,
     require_no_consumers,
-    with_progress,
 )
 from pyspark_zkafka.tools.migration import Compared, LiveRounds, compare, report, to_copy
 from pyspark_zkafka.tools.output import Column, columns
@@ -301,7 +300,7 @@ def _run(
     target: Target, migration: Migration, by_group: Mapping[str, BothStores], live: tuple[float, float] | None
 ) -> dict[str, list[Compared]]:
     found: dict[str, list[Compared]] = {}
-    for name in with_progress(target, by_group, "Migrating groups"):
+    for name in target.output.track(by_group, "Migrating groups"):
         try:
             found[name] = migration.follow(name, *live) if live else migration.copy(name)
         except ZKafkaError as error:

@@ -16,7 +16,7 @@ from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.times import parse_duration_ms
-from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_servers, reads_cluster, with_progress
+from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_servers, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns, duration_text, iso_time
 
 RECENT_MS = 60_000
@@ -270,7 +270,7 @@ def delete(
             target.output.note("A micro-batch that one of these queries replays afterwards is written again.")
         which = "this ledger" if len(chosen) == 1 else f"these {len(chosen)} ledgers"
         if chosen and target.proceed(f"Delete {which}?"):
-            for ledger in with_progress(target, chosen, "Deleting ledgers"):
+            for ledger in target.output.track(chosen, "Deleting ledgers"):
                 delete_ledger(servers.brokers, ledger, force=force)
                 target.output.note(f"Deleted the ledger of {ledger.query}.")
 

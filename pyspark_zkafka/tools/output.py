@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
 from rich.text import Text
 
 from pyspark_zkafka.errors import printable
 from pyspark_zkafka.model.view_tables import Row
+
+T = TypeVar("T")
 
 _PIPED_WIDTH = 10_000
 _SHORT = 16
@@ -112,6 +114,12 @@ class Output:
         """Write lines for people to standard error, also with ``--json``."""
         for text in texts:
             self.errors.print(Text(printable(text)), soft_wrap=True)
+
+    def track(self, items: Iterable[T], doing: str) -> Iterable[T]:
+        """Iterate over items, with a progress bar if standard error is a terminal and there are several."""
+        found = list(items)
+        is_shown = len(found) > 1 and self.errors.is_terminal
+        return track(found, doing, console=self.errors, transient=True, disable=not is_shown)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
