@@ -101,11 +101,6 @@ class PlannedImport:
     stored: Mapping[str, StoredOffsets]
     warnings: tuple[str, ...] = ()
 
-    def current(self, group: str, partition: Partition) -> int | None:
-        """Return the stored offset; None if there is none, or it cannot be read."""
-        stored = self.stored[group]
-        return stored.values.get(partition) if isinstance(partition, TopicPartition) else stored.legacy.get(partition)
-
 
 def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[OffsetLine]) -> PlannedImport:
     """Plan an import, and check it before anything is written.
@@ -148,17 +143,19 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
         if len(offsets) < len(found):
             target.output.note(f"Left out: {len(found) - len(offsets)} line(s) without an offset (below 0).")
         target.output.note(*planned.warnings)
-        rows: list[Row] = [
-            {
-                "group": name,
-                "topic": partition.topic,
-                "partition": partition_key(partition),
-                "current_offset": planned.current(name, partition),
-                "new_offset": offset,
-            }
-            for name, of_group in planned.offsets.items()
-            for partition, offset in of_group.items()
-        ]
+        rows: list[Row] = []
+        for name, of_group in planned.offsets.items():
+            current = planned.stored[name].values | planned.stored[name].legacy
+            rows += [
+                {
+                    "group": name,
+                    "topic": partition.topic,
+                    "partition": partition_key(partition),
+                    "current_offset": current.get(partition),
+                    "new_offset": offset,
+                }
+                for partition, offset in of_group.items()
+            ]
         target.output.rows(rows, _IMPORTED, "The file has no offsets.")
         if back := sum(row["new_offset"] < (row["current_offset"] or 0) for row in rows):
             target.output.note(f"{back} offset(s) go back.")

@@ -99,7 +99,7 @@ def test_import(stored: EnsembleClient) -> None:
     assert planned.offsets == {"g": {T0: 10}, "h": {T1: 7}}
     assert len(planned.warnings) == 1
     assert planned.warnings[0].startswith("g: ")
-    assert (planned.current("g", T0), planned.current("h", T1)) == (50, None)
+    assert (planned.stored["g"].values.get(T0), planned.stored["h"].values.get(T1)) == (50, None)
 
 
 def test_unchecked(stored: EnsembleClient) -> None:
@@ -120,7 +120,7 @@ def test_positions_of_kafka_07(stored: EnsembleClient) -> None:
     legacy = LegacyPartition("t", 1, 0)
     stored.put("/consumers/g/offsets/t/1-0", b"4096")
     planned = plan_import(stored, BROKERS, [OffsetLine("g", legacy, 8192)])
-    assert (planned.offsets, planned.current("g", legacy)) == ({"g": {legacy: 8192}}, 4096)
+    assert (planned.offsets, planned.stored["g"].legacy) == ({"g": {legacy: 8192}}, {legacy: 4096})
 
 
 def test_active_group(stored: EnsembleClient) -> None:
