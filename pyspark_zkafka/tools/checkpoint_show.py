@@ -229,23 +229,15 @@ def positions(
     `planned` has the ends of the last planned micro-batch, and `committed` the ends of the last finished one, which may be
     the same mapping; None if none is finished. `initial` has the starts of sources of Spark's.
     """
-    found = []
+    found, nothing = [], SourceEnd("other")
     for source, end in planned.items():
-        finished = initial.get(source) if committed is None else committed.get(source) or initial.get(source)
-        after = {} if finished is None else dict(finished.ends)
-        if end is not None and committed is not planned:
+        finished = (committed or {}).get(source) or initial.get(source)
+        after = dict((finished or nothing).ends)
+        if committed is not planned:
             # A planned range starts at the end of the last one, at the group's offset, or at the start of a new partition.
-            after |= end.starts
-        known = end or finished
-        found.append(
-            SourcePositions(
-                source,
-                "other" if known is None else known.format,
-                after,
-                {} if end is None else end.ends,
-                known is not None and known.in_group,
-            )
-        )
+            after |= (end or nothing).starts
+        known = end or finished or nothing
+        found.append(SourcePositions(source, known.format, after, (end or nothing).ends, known.in_group))
     return found
 
 
