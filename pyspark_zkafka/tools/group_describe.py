@@ -23,7 +23,6 @@ from pyspark_zkafka.inspect.groups import (
 from pyspark_zkafka.inspect.reads import read_groups
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
-from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
@@ -124,16 +123,12 @@ def group_lags(reports: GroupReports) -> dict[str, int | None]:
 def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
     names = brokers.group_names()
     offsets = brokers.committed_many(names)
-    ends: dict[TopicPartition, int] = {}
-    gone: set[TopicPartition] = set()
-    if lag:
-        everywhere = {tp for of_group in offsets.values() for tp in of_group}
-        ends, failed = brokers.list_offsets_each(dict.fromkeys(everywhere, LATEST)) if everywhere else ({}, {})
-        gone = {tp for tp, error in failed.items() if isinstance(error, UnknownTopic)}
+    everywhere = {tp for of_group in offsets.values() for tp in of_group if lag}
+    ends, failed = brokers.list_offsets_each(dict.fromkeys(everywhere, LATEST)) if everywhere else ({}, {})
 
     def lag_of(name: str) -> int | None:
-        committed = {tp: offset for tp, offset in offsets[name].items() if tp not in gone}
-        return total_lag([ends[tp] - offset if tp in ends else None for tp, offset in committed.items()])
+        existing = [tp for tp in offsets[name] if not isinstance(failed.get(tp), UnknownTopic)]
+        return total_lag([ends[tp] - offsets[name][tp] if tp in ends else None for tp in existing])
 
     return [
         {
