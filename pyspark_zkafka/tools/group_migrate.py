@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -103,23 +103,22 @@ class Migration:
         names = self.brokers.group_names()
         return [name for name, offsets in self.brokers.committed_many(names).items() if offsets]
 
-    def read(self, groups: Iterable[str]) -> dict[str, BothStores]:
+    def read(self, groups: Collection[str]) -> dict[str, BothStores]:
         """Compare the stores.
 
         ZooKeeper is read first: members with dual commits write to Kafka first, and are never seen ahead in ZooKeeper.
         """
-        names = list(dict.fromkeys(groups))
-        stored = stored_offsets(self.zookeeper, names)
-        in_kafka = self.brokers.committed_many(names)
+        stored = stored_offsets(self.zookeeper, groups)
+        in_kafka = self.brokers.committed_many(groups)
         topics = {tp.topic for one in stored.values() for tp in one.partitions}
         topics |= {tp.topic for offsets in in_kafka.values() for tp in offsets}
         snapshot = self.zookeeper.snapshot(topics)
-        activity, states = group_activity(self.zookeeper, names), self.brokers.group_states(names)
+        activity, states = group_activity(self.zookeeper, groups), self.brokers.group_states(groups)
         return {
             name: BothStores(
                 self._compare(stored[name], in_kafka[name], snapshot), stored[name], activity[name], states[name]
             )
-            for name in names
+            for name in groups
         }
 
     def beyond_logs(self, by_group: Mapping[str, BothStores]) -> list[str]:
