@@ -147,6 +147,5 @@ def make_batch(
             keys[number], values[number] = key, value
     if empty_as_null:
         keys, values = [key or None for key in keys], [value or None for value in values]
-    columns = [keys, values, [partition] * len(lines), [headers or None] * len(lines)]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    others = {"partition": [partition] * len(lines), "headers": [headers or None] * len(lines)}
+    return pa.RecordBatch.from_pydict({"key": keys, "value": values, **others}, schema=_SCHEMA)
