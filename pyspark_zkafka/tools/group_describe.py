@@ -210,23 +210,18 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
 
 
 def _member_rows(group: GroupReport) -> list[Row]:
-    """The rows of the view, with the host and the partitions of each member."""
+    """The rows of the view, with the host and the partitions of each member that can be read."""
     rows: list[Row] = []
     for row in member_rows(group):
-        consumer, error = row["consumer"], row.get("error")
-        if error is not None:
-            rows.append({"group": group.name, "consumer": consumer, "error": error})
-            continue
-        owned = [tp for tp, owner in group.owners.items() if owner.consumer == consumer]
-        assignment = {topic: [tp.partition for tp in found] for topic, found in partitions_by_topic(owned).items()}
-        rows.append(
-            {
+        if row["readable"]:
+            owned = [tp for tp, owner in group.owners.items() if owner.consumer == row["consumer"]]
+            row = {
                 **row,
-                "host": consumer_host(group.name, consumer),
+                "host": consumer_host(group.name, row["consumer"]),
                 "subscription": dict(row["subscription"]),
                 "partitions": len(owned),
-                "assignment": assignment,
+                "assignment": {topic: [tp.partition for tp in tps] for topic, tps in partitions_by_topic(owned).items()},
                 "timestamp": iso_time(row["timestamp"]),
             }
-        )
+        rows.append(row)
     return rows
