@@ -99,22 +99,15 @@ def parse_partitions(texts: Iterable[str]) -> list[PartitionSpec]:
     return found
 
 
-def find_partitions(requested: Iterable[PartitionSpec], snapshot: ClusterSnapshot) -> list[TopicPartition]:
+def find_partitions(requested: Collection[PartitionSpec], snapshot: ClusterSnapshot) -> list[TopicPartition]:
     """Return the requested partitions, sorted. Raises UnknownTopic if a topic or partition does not exist."""
-    found, unknown_topics, unknown_partitions = set[TopicPartition](), set[str](), set[TopicPartition]()
-    for topic, number in requested:
-        there = snapshot.topics.get(topic)
-        if number is not None:
-            exists = there is not None and number in there.partitions
-            (found if exists else unknown_partitions).add(TopicPartition(topic, number))
-        elif there is not None:
-            found.update(snapshot.partitions(topic))
-        else:
-            unknown_topics.add(topic)
-    unknown = [*sorted(unknown_topics), *sorted(unknown_partitions)]
+    existing = set(snapshot.all_partitions())
+    topics = {topic for topic, number in requested if number is None}
+    partitions = {TopicPartition(topic, number) for topic, number in requested if number is not None}
+    unknown = [*sorted(topics - snapshot.topics.keys()), *sorted(partitions - existing)]
     if unknown:
         raise UNKNOWN_TOPIC(f"The cluster has no {listing(unknown)}; correct the names, or leave them out")
-    return sorted(found)
+    return sorted(partitions | {tp for tp in existing if tp.topic in topics})
 
 
 def require_topics(topics: Collection[str], existing: Collection[str]) -> None:
