@@ -147,14 +147,10 @@ def _reason(ledger: QueryLedger, now_ms: int) -> str | None:
     return f"its last entry is {max(0, age_ms) // 1000} s old" if age_ms < RECENT_MS else None
 
 
-def written_before(ledgers: Iterable[QueryLedger], time_ms: int) -> tuple[list[QueryLedger], list[QueryLedger]]:
+def written_before(ledgers: Collection[QueryLedger], time_ms: int) -> tuple[list[QueryLedger], list[QueryLedger]]:
     """Ledgers whose entries are all older than a time, and ledgers of unknown age."""
-    old, unknown = list[QueryLedger](), list[QueryLedger]()
-    for ledger in ledgers:
-        if ledger.written_ms is None:
-            unknown.append(ledger)
-        elif ledger.written_ms < time_ms:
-            old.append(ledger)
+    unknown = [ledger for ledger in ledgers if ledger.written_ms is None]
+    old = [ledger for ledger in ledgers if ledger.written_ms is not None and ledger.written_ms < time_ms]
     return old, unknown
 
 
