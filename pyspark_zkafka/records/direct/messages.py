@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -251,13 +252,20 @@ def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEndOffse
     return _only_row(response, OFFSET_FOR_LEADER_EPOCH, partition, row)
 
 
+def read_rows(response: Reader, row: Callable[[], tuple[int, R]], flexible: bool = False) -> list[tuple[TopicPartition, R]]:
+    """Read topics, each with its rows. `row` reads the number of a partition, and its answer."""
+
+    def topic() -> list[tuple[TopicPartition, R]]:
+        name = response.required_string(flexible)
+        found = [(TopicPartition(name, number), answer) for number, answer in response.array(row, flexible)]
+        response.tags(flexible)
+        return found
+
+    return list(chain.from_iterable(response.array(topic, flexible)))
+
+
 def _only_row(response: Reader, api: Api, partition: TopicPartition, row: Callable[[], tuple[int, R]]) -> R:
-    """Read topics with rows of partitions, and return the row of one partition."""
-
-    def topic() -> tuple[str, dict[int, R]]:
-        return response.required_string(), dict(response.array(row))
-
-    found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
+    found = dict(read_rows(response, row)).get(partition)
     if found is None:
         raise MalformedResponse(f"the response to {api.name} lacks the partition")
     return found

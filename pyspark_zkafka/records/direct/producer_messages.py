@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
+from pyspark_zkafka.records.direct.messages import read_rows
 from pyspark_zkafka.records.direct.wire import (
     NONE,
     Api,
@@ -237,13 +238,7 @@ def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, P
         response.tags(flexible)
         return number, Produced(error, offset, log_start)
 
-    def topic() -> list[tuple[TopicPartition, Produced]]:
-        name = response.required_string(flexible)
-        found = [(TopicPartition(name, number), answer) for number, answer in response.array(row, flexible)]
-        response.tags(flexible)
-        return found
-
-    rows = [row for rows in response.array(topic, flexible) for row in rows]
+    rows = read_rows(response, row, flexible)
     found, throttle_ms = dict(rows), response.int32()
     response.tags(flexible)
     response.finish()
@@ -276,18 +271,11 @@ def _by_topic(rows: Iterable[tuple[TopicPartition, bytes]], *, flexible: bool) -
 def _first_error(response: Reader, *, flexible: bool) -> Answer:
     """The first error of topics with errors of partitions. A partition that was not attempted is not the cause."""
 
-    def row() -> int:
-        response.int32()
-        error = response.int16()
-        response.tags(flexible)
-        return error
-
-    def topic() -> list[int]:
-        response.string(flexible)
-        found = response.array(row, flexible)
+    def row() -> tuple[int, int]:
+        found = response.int32(), response.int16()
         response.tags(flexible)
         return found
 
-    errors = [error for found in response.array(topic, flexible) for error in found if error != NONE]
+    errors = [error for _, error in read_rows(response, row, flexible) if error != NONE]
     causes = [error for error in errors if error != OPERATION_NOT_ATTEMPTED]
     return Answer(next(iter(causes or errors), NONE))
