@@ -11,7 +11,7 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -100,16 +100,10 @@ class Link:
         """The descriptor of the open socket, to wait for."""
         return self._socket_with(0).fileno()
 
-    def send(self, data: Sequence[bytes | memoryview]) -> None:
+    def send(self, data: bytes) -> None:
         """Send all of the data. Blocks for at most ten seconds."""
         try:
-            opened = self._socket_with(_SEND_TIMEOUT_S)
-            if isinstance(opened, ssl.SSLSocket) or len(data) == 1:
-                opened.sendall(b"".join(data))
-                return
-            left = [memoryview(part) for part in data]
-            while left:
-                _remove(left, opened.sendmsg(left[:_MOST_PARTS]))
+            self._socket_with(_SEND_TIMEOUT_S).sendall(data)
         except OSError as error:
             raise self.lost("sending failed", error) from error
 
@@ -371,7 +365,7 @@ class Connection:
     def send(self, request: Request) -> None:
         """Send a request; `receive` returns responses in the order of their requests."""
         with closed_by_errors(self.close):
-            self._link.send(self._encoded(request))
+            self._link.send(b"".join(self._encoded(request)))
         self._pending.append((request, self._correlation_id))
 
     def post(self, request: Request) -> None:

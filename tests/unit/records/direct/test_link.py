@@ -82,7 +82,7 @@ def test_address(server: socket.socket) -> None:
 def test_bytes_in_and_out(pair: tuple[Link, socket.socket]) -> None:
     """Bytes are sent and received unchanged, however they are divided."""
     opened, peer = pair
-    opened.send([b"question"])
+    opened.send(b"question")
     assert peer.recv(8, socket.MSG_WAITALL) == b"question"
     peer.sendall(b"ans")
     peer.sendall(b"wer!")
@@ -136,7 +136,7 @@ def test_end_of_the_connection(pair: tuple[Link, socket.socket]) -> None:
     with pytest.raises(ConnectionLost, match=r"^127\.0\.0\.1:\d+: the broker closed the connection$"):
         opened.fill(target, Deadline.after(10))
     assert not opened.is_open
-    for call in (lambda: opened.send([b"x"]), lambda: opened.fill(target, Deadline.after(10))):
+    for call in (lambda: opened.send(b"x"), lambda: opened.fill(target, Deadline.after(10))):
         with pytest.raises(ConnectionLost, match="the connection is closed"):
             call()
 
@@ -291,7 +291,7 @@ def test_bytes_through_tls(authority: Authority) -> None:
         connect(opened)
         target = bytearray(6)
         assert opened.fill(memoryview(target), Deadline.after(0)) == 0
-        opened.send([b"answer"])
+        opened.send(b"answer")
         assert opened.fill(memoryview(target), Deadline.after(10)) == 6
         assert target == b"answer"
         opened.close()
