@@ -444,9 +444,10 @@ class Connection:
         """Log in by SASL within Kafka's protocol (KIP-152). Older brokers are Unsupported."""
         self.version(SASL_HANDSHAKE)
         version = self.version(SASL_AUTHENTICATE)
-        handshake = read_sasl_handshake((yield from self._exchange(sasl_handshake_request(login.mechanism), deadline)))
-        if handshake.error != NONE:
-            raise Unsupported(f"{self}: the broker has the mechanisms {','.join(handshake.mechanisms)}")
+        response = yield from self._exchange(sasl_handshake_request(login.mechanism), deadline)
+        error, mechanisms = read_sasl_handshake(response)
+        if error != NONE:
+            raise Unsupported(f"{self}: the broker has the mechanisms {','.join(mechanisms)}")
         tokens = exchange(login)
         token = next(tokens)
         while True:

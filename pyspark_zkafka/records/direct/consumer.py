@@ -125,11 +125,11 @@ class DirectConsumer:
         version = connection.version(LIST_OFFSETS)
         committed = self._client.settings.fetch.read_committed
         request = list_offsets_request(version, self._partition, which, self._broker.epoch, read_committed=committed)
-        found = read_list_offsets(connection.ask(request, deadline), version, self._partition)
-        if found.error != NONE:
+        error, offset = read_list_offsets(connection.ask(request, deadline), version, self._partition)
+        if error != NONE:
             self._broker.forget()
-            raise from_kafka(KafkaError(found.error), doing)
-        return found.offset
+            raise from_kafka(KafkaError(error), doing)
+        return offset
 
 
 class Fetcher:

@@ -94,20 +94,14 @@ def _read_features(field: Reader) -> dict[str, int]:
     return dict(field.array(feature, flexible=True))
 
 
-class Handshake(NamedTuple):
-    """The response to SaslHandshake."""
-
-    error: int
-    mechanisms: tuple[str, ...]
-
-
 def sasl_handshake_request(mechanism: str) -> Request:
     """Version 1."""
     return Request(SASL_HANDSHAKE, 1, string(mechanism))
 
 
-def read_sasl_handshake(response: Reader) -> Handshake:
-    return Handshake(response.int16(), tuple(response.array(response.required_string)))
+def read_sasl_handshake(response: Reader) -> tuple[int, list[str]]:
+    """The error, and the mechanisms of the broker."""
+    return response.int16(), response.array(response.required_string)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -186,13 +180,6 @@ def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
     return Metadata(brokers, *topics[topic])
 
 
-class ListedOffset(NamedTuple):
-    """The response to ListOffsets for one partition."""
-
-    error: int
-    offset: int
-
-
 def list_offsets_request(
     version: int, partition: TopicPartition, timestamp: int, leader_epoch: int, *, read_committed: bool
 ) -> Request:
@@ -204,19 +191,19 @@ def list_offsets_request(
     return Request(LIST_OFFSETS, version, int32(-1) + isolation + int32(1) + string(partition.topic) + row)
 
 
-def read_list_offsets(response: Reader, version: int, partition: TopicPartition) -> ListedOffset:
-    """Versions 0 to 5, for one partition."""
+def read_list_offsets(response: Reader, version: int, partition: TopicPartition) -> tuple[int, int]:
+    """Versions 0 to 5, for one partition: the error, and the offset."""
 
-    def row() -> tuple[int, ListedOffset]:
+    def row() -> tuple[int, tuple[int, int]]:
         index, error = response.int32(), response.int16()
         if version == 0:
             offsets = response.array(response.int64)
-            return index, ListedOffset(error, offsets[0] if offsets else -1)
+            return index, (error, offsets[0] if offsets else -1)
         response.int64()  # timestamp
-        found = ListedOffset(error, response.int64())
+        offset = response.int64()
         if version >= 4:
             response.int32()  # leader epoch
-        return index, found
+        return index, (error, offset)
 
     if version >= 2:
         response.int32()  # throttle time
