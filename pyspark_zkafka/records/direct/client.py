@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -52,11 +51,6 @@ RETRIABLE_FETCH = frozenset(
 """Errors after which metadata is requested again, as in Java's ``FetchCollector`` (3.9.1)."""
 
 
-class _Seen(NamedTuple):
-    offsets: float
-    size_bytes: float
-
-
 @dataclass
 class FetchSizes:
     """Sizes of fetches by topic, in bytes: at least `first`, and at most `most` unless `first` is more.
@@ -77,13 +71,13 @@ class FetchSizes:
 
     first: int
     most: int
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _seen: dict[str, tuple[float, float]] = field(default_factory=dict)  # weighted offsets and bytes
     _arriving_bytes: float = math.inf
 
     def note(self, topic: str, offsets: int, size_bytes: int) -> None:
         """Learn from a fetch of a topic: the offsets, gaps included, and the bytes of its records."""
-        seen = self._seen.get(topic, _Seen(0.0, 0.0))
-        self._seen[topic] = _Seen(_DECAY * seen.offsets + offsets, _DECAY * seen.size_bytes + size_bytes)
+        seen_offsets, seen_bytes = self._seen.get(topic, (0.0, 0.0))
+        self._seen[topic] = _DECAY * seen_offsets + offsets, _DECAY * seen_bytes + size_bytes
 
     def note_wait(self, size_bytes: int, waited_s: float) -> None:
         """Learn how long the client waited for a response with this many bytes of records. Ignores small responses."""
@@ -92,8 +86,8 @@ class FetchSizes:
 
     def next(self, topic: str, offsets: int) -> int:
         """The size of the next fetch when this many offsets are left."""
-        seen = self._seen.get(topic)
-        needed = 0.0 if seen is None else _MARGIN * offsets * seen.size_bytes / seen.offsets
+        seen_offsets, seen_bytes = self._seen.get(topic, (1.0, 0.0))
+        needed = _MARGIN * offsets * seen_bytes / seen_offsets
         return max(round(min(needed, self.most, self._arriving_bytes)), self.first)
 
 
