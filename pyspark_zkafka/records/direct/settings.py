@@ -372,13 +372,6 @@ def _fetch(given: _Properties) -> FetchSettings:
     )
 
 
-def _whole_number(given: _Properties, name: str, default: int) -> int:
-    try:
-        return int(given.text(name, str(default)))
-    except ValueError:
-        raise Unsupported(f"the value of {name}") from None
-
-
 def _produce(given: _Properties) -> ProduceSettings:
     acks = given.text("acks", given.text("request.required.acks", "all"))
     if acks not in ("all", "-1"):
@@ -386,8 +379,11 @@ def _produce(given: _Properties) -> ProduceSettings:
     if not given.flag("enable.idempotence", True):
         raise Unsupported("enable.idempotence=false")
     codec = given.text("compression.type", given.text("compression.codec", "none"))
-    level = _whole_number(given, "compression.level", -1)
-    if codec not in ("none", "gzip", "snappy", "lz4", "zstd"):
+    try:
+        level = int(given.text("compression.level", "-1"))
+    except ValueError:
+        raise Unsupported("the value of compression.level") from None
+    if codec not in _LEVELS:
         raise Unsupported(f"compression.type={codec}")
     if level != -1 and level not in _LEVELS[codec]:
         raise Unsupported(f"compression.level={level} with {codec}")
