@@ -182,18 +182,15 @@ class DirectClient:
         None if there is no connection at the deadline; the next call continues to connect. Otherwise it blocks for a round
         trip. Raises ConnectionLost and Unsupported.
         """
-        answer = self.ask_any(lambda c: metadata_request(c.version(METADATA), topic, create=create), deadline)
-        if answer is None:
+        response = self.ask_any(lambda c: metadata_request(c.version(METADATA), topic, create=create), deadline)
+        if response is None:
             return None
-        request, response = answer
-        found = read_metadata(response, request.version, topic)
+        found = read_metadata(response, topic)
         self.brokers = found.brokers
         return found
 
-    def ask_any(
-        self, make: Callable[[Connection], Request], deadline: Deadline | None = None
-    ) -> tuple[Request, Reader] | None:
-        """Ask any broker; see `metadata`. Returns the request that was made for the connection, and the response to it."""
+    def ask_any(self, make: Callable[[Connection], Request], deadline: Deadline | None = None) -> Reader | None:
+        """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response."""
         server = self._asked or self._next_to_ask()
         self._asked = None
         connection = self.try_connect(server, deadline or Deadline(math.inf, self.clock))
@@ -204,7 +201,7 @@ class DirectClient:
         self._next_server += 1
         request = make(connection)
         try:
-            return request, connection.ask(request, self.deadline(_FIRST_SETUP_S))
+            return connection.ask(request, self.deadline(_FIRST_SETUP_S))
         except ConnectionLost:
             self._failures[server] = self._failures.get(server, 0) + 1
             raise

@@ -396,7 +396,7 @@ class Connection:
             return None
         request, correlation_id = self._pending.popleft()
         self._response, self._received, self._silent_s = None, 0, 0.0
-        response = Reader(body)
+        response = request.reader(body)
         request.read_header(response, correlation_id)
         return response
 
@@ -434,8 +434,7 @@ class Connection:
 
     def _request_versions(self, deadline: Deadline) -> Waiting[Supported]:
         for version in (_NEWEST_API_VERSIONS, 0):
-            response = yield from self._exchange(api_versions_request(version, __version__), deadline)
-            found = read_api_versions(response, version)
+            found = read_api_versions((yield from self._exchange(api_versions_request(version, __version__), deadline)))
             if found is not None:
                 return found
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
@@ -452,7 +451,7 @@ class Connection:
         token = next(tokens)
         while True:
             response = yield from self._exchange(sasl_authenticate_request(version, token), deadline)
-            answer = read_sasl_authenticate(response, version)
+            answer = read_sasl_authenticate(response)
             if answer.error != NONE:
                 raise LoginRefused(f"{self}: the broker refuses the login")
             try:

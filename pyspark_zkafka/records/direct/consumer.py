@@ -125,7 +125,7 @@ class DirectConsumer:
         version = connection.version(LIST_OFFSETS)
         committed = self._client.settings.fetch.read_committed
         request = list_offsets_request(version, self._partition, which, self._broker.epoch, read_committed=committed)
-        error, offset = read_list_offsets(connection.ask(request, deadline), version, self._partition)
+        error, offset = read_list_offsets(connection.ask(request, deadline), self._partition)
         if error != NONE:
             self._broker.forget()
             raise from_kafka(KafkaError(error), doing)
@@ -164,7 +164,6 @@ class Fetcher:
         self._last_epoch = -1
         self._validated_epoch = -1
         self._in_flight: Connection | None = None
-        self._version = 0
         self._buffer = 0
         self._waited_s = 0.0
         self._empty = 0
@@ -255,7 +254,7 @@ class Fetcher:
             return None
         self._in_flight = None
         self._buffer = 1 - self._buffer
-        (data,) = read_fetch(response, self._version, [self._fetch_partition()])
+        (data,) = read_fetch(response, [self._fetch_partition()])
         self._client.fetch_sizes.note_wait(len(data.records), self._waited_s)
         return data
 
@@ -308,7 +307,7 @@ class Fetcher:
         if self._broker.avoids_replicas:
             settings = settings._replace(rack="")
         connection.send(fetch_request(version, [self._fetch_partition()], settings))
-        self._in_flight, self._version = connection, version
+        self._in_flight = connection
         self._waited_s = 0.0
 
     def _fetch_partition(self) -> FetchPartition:

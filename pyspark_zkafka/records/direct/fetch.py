@@ -156,28 +156,27 @@ class PartitionData:
     by_id: bool = False
 
 
-def read_fetch(response: Reader, version: int, partitions: Sequence[FetchPartition]) -> list[PartitionData]:
+def read_fetch(response: Reader, partitions: Sequence[FetchPartition]) -> list[PartitionData]:
     """The data of each requested partition, in order. Versions 2 to 17. An error of the response is an error of each.
 
     A throttling response has no partitions (KIP-219): each partition gets neither records nor offsets.
     """
-    throttled_ms = response.int32()
+    version, throttled_ms = response.version, response.int32()
     throttle_ms = throttled_ms if version >= _FIRST_THROTTLING else 0
     if version >= 7:
         error, _ = response.int16(), response.int32()  # session
         if error:
             return [PartitionData(throttle_ms, error)] * len(partitions)
-    flexible = version >= _FIRST_FLEXIBLE
     found: dict[tuple[str | bytes | None, int], PartitionData] = {}
 
     def topic() -> None:
-        name = bytes(response.span(_ID_BYTES)) if version >= _FIRST_WITH_IDS else response.string(flexible)
-        for index, fetched in response.array(lambda: _read_partition(response, version, throttle_ms), flexible):
+        name = bytes(response.span(_ID_BYTES)) if version >= _FIRST_WITH_IDS else response.string()
+        for index, fetched in response.array(lambda: _read_partition(response, throttle_ms)):
             found[name, index] = fetched
-        response.tags(flexible)
+        response.tags()
 
-    response.array(topic, flexible)
-    response.tags(flexible)
+    response.array(topic)
+    response.tags()
     response.finish()
     if throttled_ms > 0 and not found:
         return [PartitionData(throttle_ms, NONE, by_id=version >= _FIRST_WITH_IDS)] * len(partitions)
@@ -193,8 +192,8 @@ def _key(version: int, asked: FetchPartition) -> tuple[str | bytes | None, int]:
     return asked.topic_id if by_id else asked.partition.topic, asked.partition.partition
 
 
-def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[int, PartitionData]:
-    flexible = version >= _FIRST_FLEXIBLE
+def _read_partition(response: Reader, throttle_ms: int) -> tuple[int, PartitionData]:
+    version = response.version
     index, error, high = response.int32(), response.int16(), response.int64()
     if version < 4:  # before transactions
         return index, PartitionData(throttle_ms, error, high, high, aborted=(), records=response.nullable_bytes())
@@ -204,13 +203,13 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
 
     def transaction() -> tuple[int, int]:
         found = response.int64(), response.int64()
-        response.tags(flexible)
+        response.tags()
         return found
 
-    aborted = response.array(transaction, flexible)
+    aborted = response.array(transaction)
     replica = response.int32() if version >= 11 else -1
-    records = response.nullable_bytes(flexible)
-    tags = response.tags(flexible)
+    records = response.nullable_bytes()
+    tags = response.tags()
     diverging = None
     if _DIVERGING_EPOCH in tags:
         field = Reader(tags[_DIVERGING_EPOCH])

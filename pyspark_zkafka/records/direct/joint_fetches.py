@@ -71,7 +71,6 @@ class JointRequest:
             FetchPartition(split.partition, id_bytes(split.topic_id), split.start, split.leader_epoch) for split in splits
         ]
         self._in_flight: Connection | None = None
-        self._version = 0
         self._buffer = Buffer()
         self._fetched: dict[_Place, PartitionData] | None = None
         self._throttled_until = 0.0
@@ -106,7 +105,7 @@ class JointRequest:
                 response = self._in_flight.receive(self._buffer, deadline)
                 if response is not None:
                     self._in_flight = None
-                    self._note(read_fetch(response, self._version, self._partitions))
+                    self._note(read_fetch(response, self._partitions))
         if self._fetched is None or place not in self.places:
             return None
         self.places.remove(place)
@@ -123,12 +122,12 @@ class JointRequest:
         most = settings.socket.most_response_bytes - _PARTITION_BYTES * len(self._partitions)
         room = max(min(max(settings.fetch.partition_max_bytes, _ROOM_BYTES), most), 0)
         fetch = settings.fetch._replace(max_bytes=min(settings.fetch.max_bytes, room))
-        self._version = connection.version(FETCH, newest_version(self._partitions))
-        if self._version < FIRST_LIMITED:
+        version = connection.version(FETCH, newest_version(self._partitions))
+        if version < FIRST_LIMITED:
             self.places.clear()
             self._fetched = {}
             return
-        connection.send(fetch_request(self._version, self._partitions, fetch))
+        connection.send(fetch_request(version, self._partitions, fetch))
         self._in_flight = connection
 
     def _note(self, fetched: list[PartitionData]) -> None:

@@ -37,7 +37,7 @@ class _Leader:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.buffer = Buffer()
-        self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and the starts of their time-outs
+        self.flying: deque[tuple[Produce, float]] = deque()  # with the starts of their time-outs
         self.muted_until = 0.0
         self.is_wanted = False  # whether a request needed it since the last wait
 
@@ -157,7 +157,7 @@ class LeaderConnections:
         timeout_ms = int(self._settings.request_timeout_s * 1000)
         try:
             version = self._version(leader.connection)
-            leader.flying.append((request, version, self._clock()))
+            leader.flying.append((request, self._clock()))
             leader.connection.post(produce_request(version, timeout_ms, batches, self.transactional_id))
         except (ConnectionLost, Unsupported) as error:
             self._lose(request.broker, error)
@@ -176,7 +176,7 @@ class LeaderConnections:
         try:
             leader.connection.push()
             while leader.flying:
-                request, version, sent_at = leader.flying[0]
+                request, sent_at = leader.flying[0]
                 now = self._clock()
                 response = leader.connection.receive(leader.buffer, Deadline(now, self._clock))
                 if response is None:
@@ -185,15 +185,15 @@ class LeaderConnections:
                         raise ConnectionLost(f"{leader.connection}: no response to a Produce request")
                     return
                 leader.flying.popleft()
-                found, throttle_ms = read_produce(response, version)
+                found, throttle_ms = read_produce(response)
                 self._answer(request, found, now)
                 self.are_throttled |= throttle_ms > 0
-                throttle_s = throttle_ms / 1000 if version >= _THROTTLING_VERSION else 0.0
+                throttle_s = throttle_ms / 1000 if response.version >= _THROTTLING_VERSION else 0.0
                 if throttle_s > 0:
                     leader.muted_until = self._client.clock() + throttle_s
                 # Restart the time-outs of later requests. On a slow link, they have waited for this response. A broker
                 # that throttles delays them further.
-                leader.flying = deque((r, v, max(at, now + throttle_s)) for r, v, at in leader.flying)
+                leader.flying = deque((later, max(at, now + throttle_s)) for later, at in leader.flying)
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(broker, error)
 

@@ -63,7 +63,7 @@ _FINALIZED_FEATURES = 2
 """The tagged field of ApiVersions with the features that are enabled in the cluster (KIP-584)."""
 
 
-def read_api_versions(response: Reader, version: int) -> Supported | None:
+def read_api_versions(response: Reader) -> Supported | None:
     """Versions 0 to 3. None if the broker does not know this version of the request."""
     error = response.int16()
     if error == UNSUPPORTED_VERSION:
@@ -73,25 +73,25 @@ def read_api_versions(response: Reader, version: int) -> Supported | None:
 
     def row() -> tuple[int, tuple[int, int]]:
         found = response.int16(), (response.int16(), response.int16())
-        response.tags(version >= 3)
+        response.tags()
         return found
 
-    versions = dict(response.array(row, version >= 3))
-    if version < 3:
+    versions = dict(response.array(row))
+    if response.version < 3:
         return Supported(versions, {})
     response.int32()  # throttle time
     finalized = response.tags().get(_FINALIZED_FEATURES)
-    return Supported(versions, {} if finalized is None else _read_features(Reader(finalized)))
+    return Supported(versions, {} if finalized is None else _read_features(Reader(finalized, flexible=True)))
 
 
 def _read_features(field: Reader) -> dict[str, int]:
     def feature() -> tuple[str, int]:
-        name, level = field.string(flexible=True) or "", field.int16()
+        name, level = field.string() or "", field.int16()
         field.int16()  # the lowest level
         field.tags()
         return name, level
 
-    return dict(field.array(feature, flexible=True))
+    return dict(field.array(feature))
 
 
 def sasl_handshake_request(mechanism: str) -> Request:
@@ -118,12 +118,12 @@ def sasl_authenticate_request(version: int, token: bytes) -> Request:
     return Request(SASL_AUTHENTICATE, version, nullable_bytes(token, version >= 2) + no_tags(version >= 2))
 
 
-def read_sasl_authenticate(response: Reader, version: int) -> Authentication:
+def read_sasl_authenticate(response: Reader) -> Authentication:
     """Versions 0 to 2. A lifetime of 0 means that the session does not expire."""
     error = response.int16()
-    response.string(version >= 2)  # error message
-    data = bytes(response.nullable_bytes(version >= 2))
-    return Authentication(error, data, response.int64() if version >= 1 else 0)
+    response.string()  # error message
+    data = bytes(response.nullable_bytes())
+    return Authentication(error, data, response.int64() if response.version >= 1 else 0)
 
 
 class PartitionMetadata(NamedTuple):
@@ -148,8 +148,9 @@ def metadata_request(version: int, topic: str, *, create: bool = False) -> Reque
     return Request(METADATA, version, int32(1) + string(topic) + (int8(int(create)) if version >= 4 else b""))
 
 
-def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
+def read_metadata(response: Reader, topic: str) -> Metadata:
     """Versions 1 to 7."""
+    version = response.version
 
     def broker() -> tuple[int, tuple[str, int]]:
         found = response.int32(), (response.required_string(), response.int32())
@@ -191,8 +192,9 @@ def list_offsets_request(
     return Request(LIST_OFFSETS, version, int32(-1) + isolation + int32(1) + string(partition.topic) + row)
 
 
-def read_list_offsets(response: Reader, version: int, partition: TopicPartition) -> tuple[int, int]:
+def read_list_offsets(response: Reader, partition: TopicPartition) -> tuple[int, int]:
     """Versions 0 to 5, for one partition: the error, and the offset."""
+    version = response.version
 
     def row() -> tuple[int, tuple[int, int]]:
         index, error = response.int32(), response.int16()
@@ -243,12 +245,12 @@ def read_rows(response: Reader, row: Callable[[], tuple[int, R]], flexible: bool
     """Read topics, each with its rows. `row` reads the number of a partition, and its answer."""
 
     def topic() -> list[tuple[TopicPartition, R]]:
-        name = response.required_string(flexible)
-        found = [(TopicPartition(name, number), answer) for number, answer in response.array(row, flexible)]
-        response.tags(flexible)
+        name = response.required_string()
+        found = [(TopicPartition(name, number), answer) for number, answer in response.array(row)]
+        response.tags()
         return found
 
-    return list(chain.from_iterable(response.array(topic, flexible)))
+    return list(chain.from_iterable(response.array(topic)))
 
 
 def _only_row(response: Reader, api: Api, partition: TopicPartition, row: Callable[[], tuple[int, R]]) -> R:

@@ -79,7 +79,7 @@ class InitProducerId:
     def request(self, version: int) -> Request:
         return Request(self.api, version, string(self.transactional_id) + int32(self.timeout_ms))
 
-    def read(self, response: Reader, _: int) -> Answer:
+    def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
         return _with_producer(response.int16(), response)
 
@@ -98,9 +98,9 @@ class AddPartitions:
         head = string(self.transactional_id) + _producer(self.producer)
         return Request(self.api, version, head + _by_topic(rows, flexible=False))
 
-    def read(self, response: Reader, _: int) -> Answer:
+    def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
-        return _first_error(response, flexible=False)
+        return _first_error(response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class AddOffsets:
     def request(self, version: int) -> Request:
         return Request(self.api, version, string(self.transactional_id) + _producer(self.producer) + string(self.group))
 
-    def read(self, response: Reader, _: int) -> Answer:
+    def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
         return Answer(response.int16())
 
@@ -141,9 +141,9 @@ class CommitOffset:
         body = head + _by_topic([(partition, row)], flexible=flexible)
         return Request(self.api, version, body + no_tags(flexible))
 
-    def read(self, response: Reader, version: int) -> Answer:
+    def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
-        return _first_error(response, flexible=version >= self.api.flexible)
+        return _first_error(response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ class EndTransaction:
         body = string(self.transactional_id, flexible) + _producer(self.producer) + int8(int(self.commit))
         return Request(self.api, version, body + no_tags(flexible))
 
-    def read(self, response: Reader, version: int) -> Answer:
+    def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
         error = response.int16()
-        return _with_producer(error, response) if version >= 5 else Answer(error)
+        return _with_producer(error, response) if response.version >= 5 else Answer(error)
 
 
 Message = InitProducerId | AddPartitions | AddOffsets | CommitOffset | EndTransaction
@@ -219,28 +219,27 @@ class Produced(NamedTuple):
     log_start: int
 
 
-def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, Produced], int]:
+def read_produce(response: Reader) -> tuple[dict[TopicPartition, Produced], int]:
     """Versions 5 to 12: the answers by partition, and the throttle time in ms."""
-    flexible = version >= PRODUCE.flexible
 
     def invalid() -> None:
         response.int32()
-        response.string(flexible)
-        response.tags(flexible)
+        response.string()
+        response.tags()
 
     def row() -> tuple[int, Produced]:
         number, error, offset = response.int32(), response.int16(), response.int64()
         response.int64()  # time of the append
         log_start = response.int64()
-        if version >= 8:
-            response.array(invalid, flexible)
-            response.string(flexible)  # error in words
-        response.tags(flexible)
+        if response.version >= 8:
+            response.array(invalid)
+            response.string()  # error in words
+        response.tags()
         return number, Produced(error, offset, log_start)
 
-    rows = read_rows(response, row, flexible)
+    rows = read_rows(response, row)
     found, throttle_ms = dict(rows), response.int32()
-    response.tags(flexible)
+    response.tags()
     response.finish()
     if len(found) < len(rows):
         raise MalformedResponse("the response to Produce has a partition twice")
@@ -268,14 +267,14 @@ def _by_topic(rows: Iterable[tuple[TopicPartition, bytes]], *, flexible: bool) -
     return array(encoded, flexible)
 
 
-def _first_error(response: Reader, *, flexible: bool) -> Answer:
+def _first_error(response: Reader) -> Answer:
     """The first error of topics with errors of partitions. A partition that was not attempted is not the cause."""
 
     def row() -> tuple[int, int]:
         found = response.int32(), response.int16()
-        response.tags(flexible)
+        response.tags()
         return found
 
-    errors = [error for _, error in read_rows(response, row, flexible) if error != NONE]
+    errors = [error for _, error in read_rows(response, row) if error != NONE]
     causes = [error for error in errors if error != OPERATION_NOT_ATTEMPTED]
     return Answer(next(iter(causes or errors), NONE))

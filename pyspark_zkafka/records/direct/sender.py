@@ -381,11 +381,10 @@ class DirectSender(Sender):
             self._connections.require_supported(connection)
             return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
 
-        answer = self._client.ask_any(message)
-        if answer is None:
+        response = self._client.ask_any(message)
+        if response is None:
             return
-        request, response = answer
-        error, producer = _NO_TRANSACTIONS.read(response, request.version)
+        error, producer = _NO_TRANSACTIONS.read(response)
         if error == NONE and producer is not None:
             self._producing.start(producer)
         elif error not in _RETRIABLE_INIT:

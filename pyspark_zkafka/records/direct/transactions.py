@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -228,14 +228,6 @@ def _fatal_or_abortable(code: int) -> KafkaError:
     return KafkaError(code, txn_requires_abort=True)
 
 
-class _Due(NamedTuple):
-    """A message that waits for its answer on a connection since `sent_at`."""
-
-    message: Message
-    version: int
-    sent_at: float
-
-
 class CoordinatorConnections:
     """Asks coordinators, over connections of its own, one to a broker.
 
@@ -253,7 +245,7 @@ class CoordinatorConnections:
         self._request_timeout_s = request_timeout_s
         self._addresses: dict[Coordinator, Address] = {}
         self._connections: dict[Address, Connection] = {}
-        self._due: dict[Address, _Due] = {}
+        self._due: dict[Address, tuple[Message, float]] = {}  # messages without an answer, and when they were sent
         self._buffer = Buffer()
         self._failures = 0
         self._ask_at = 0.0
@@ -278,10 +270,10 @@ class CoordinatorConnections:
 
         connection = self._usable(self._addresses.get(coordinator))
         if connection is None:
-            answer = self._client.ask_any(message, deadline)
-            if answer is None:
+            response = self._client.ask_any(message, deadline)
+            if response is None:
                 return None
-            error, address = read_find_coordinator(answer[1])
+            error, address = read_find_coordinator(response)
             if error != NONE:
                 return error
             self._addresses[coordinator] = address
@@ -308,7 +300,7 @@ class CoordinatorConnections:
                 return None if found is None else Answer(found)
             address = self._addresses[coordinator]
             due = self._due.get(address)
-            if due is None or due.message == message:
+            if due is None or due[0] == message:
                 return self._answer(address, message, protocol, deadline)
         except LoginRefused as error:
             self._ask_at = self._client.clock() + REFUSED_PAUSE_S
@@ -339,15 +331,14 @@ class CoordinatorConnections:
 
     def _answer(self, address: Address, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
         connection = self._connections[address]
-        due = self._due.get(address)
-        if due is None:
+        if address not in self._due:
             version = connection.version(message.api, newest_version(message.api, protocol))
-            due = self._due[address] = _Due(message, version, self._client.clock())
+            self._due[address] = message, self._client.clock()
             connection.send(message.request(version))
         response = connection.receive(self._buffer, deadline)
         if response is None:
-            if self._client.clock() - due.sent_at >= self._request_timeout_s:
+            if self._client.clock() - self._due[address][1] >= self._request_timeout_s:
                 raise ConnectionLost(f"{connection}: no response to {message.api.name}")
             return None
         del self._due[address]
-        return message.read(response, due.version)
+        return message.read(response)

@@ -1,6 +1,6 @@
 """Primitive types of Kafka's protocol, headers and versions of requests, and the errors of the direct transport.
 
-`flexible` selects the compact form of a type, which flexible versions of a request have.
+`flexible` selects the compact form of a type, which flexible versions of a request and its response have.
 
 References
 ----------
@@ -94,9 +94,11 @@ def no_tags(flexible: bool) -> bytes:
 
 
 class Reader:
-    """Reads the fields of a response in order. Raises MalformedResponse for a length that exceeds the bytes left."""
+    """Reads the fields of a response of a `version`. Raises MalformedResponse for a length that exceeds the bytes left."""
 
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview, version: int = 0, flexible: bool = False) -> None:
+        self.version = version
+        self._flexible = flexible
         self._data = memoryview(data)
         self._at = 0
 
@@ -134,26 +136,26 @@ class Reader:
         self._at += length
         return self._data[self._at - length : self._at]
 
-    def string(self, flexible: bool = False) -> str | None:
+    def string(self) -> str | None:
         """A text; None for null."""
-        size = self.unsigned_varint() - 1 if flexible else self.int16()
+        size = self._text_length()
         return None if size == -1 else self._text(size)
 
-    def required_string(self, flexible: bool = False) -> str:
+    def required_string(self) -> str:
         """A text that must not be null."""
-        return self._text(self.unsigned_varint() - 1 if flexible else self.int16())
+        return self._text(self._text_length())
 
-    def nullable_bytes(self, flexible: bool = False) -> memoryview:
+    def nullable_bytes(self) -> memoryview:
         """Bytes, not copied; null is empty."""
-        return self.span(max(self._length(flexible), 0))
+        return self.span(self._length())
 
-    def array(self, element: Callable[[], A], flexible: bool = False) -> list[A]:
+    def array(self, element: Callable[[], A]) -> list[A]:
         """The elements, each read by `element`; null is empty."""
-        return [element() for _ in range(self._count(max(self._length(flexible), 0)))]
+        return [element() for _ in range(self._count(self._length()))]
 
-    def tags(self, flexible: bool = True) -> dict[int, memoryview]:
+    def tags(self) -> dict[int, memoryview]:
         """Tagged fields by number; none in versions that are not flexible."""
-        if not flexible:
+        if not self._flexible:
             return {}
         return {
             self.unsigned_varint(): self.span(self.unsigned_varint()) for _ in range(self._count(self.unsigned_varint()))
@@ -176,8 +178,11 @@ class Reader:
         except UnicodeDecodeError:
             raise MalformedResponse("a text is not UTF-8") from None
 
-    def _length(self, flexible: bool) -> int:
-        return self.unsigned_varint() - 1 if flexible else self.int32()
+    def _text_length(self) -> int:
+        return self.unsigned_varint() - 1 if self._flexible else self.int16()
+
+    def _length(self) -> int:
+        return max(self.unsigned_varint() - 1 if self._flexible else self.int32(), 0)
 
     def _count(self, count: int) -> int:
         # Each element has at least one byte. Refuse a larger number before it costs memory and time.
@@ -226,10 +231,15 @@ class Request(NamedTuple):
         header += no_tags(self.version >= self.api.flexible)
         return int32(len(header) + len(self.body) + sum(map(len, self.parts))) + header + self.body
 
+    def reader(self, response: bytes | memoryview) -> Reader:
+        """The reader of a response to this request, at its header."""
+        return Reader(response, self.version, flexible=self.version >= self.api.flexible)
+
     def read_header(self, response: Reader, correlation_id: int) -> None:
         """Read the header of the response. Raises MalformedResponse if it answers another request."""
         found = response.int32()
         if found != correlation_id:
             raise MalformedResponse(f"the response to request {found} where that to {correlation_id} is due")
         # The header of ApiVersions never has tagged fields, as the client does not know the broker's version yet.
-        response.tags(self.version >= self.api.flexible and self.api is not API_VERSIONS)
+        if self.api is not API_VERSIONS:
+            response.tags()

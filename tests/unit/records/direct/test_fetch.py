@@ -9,6 +9,7 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.fetch import (
+    FETCH,
     FetchPartition,
     FetchSettings,
     PartitionData,
@@ -90,24 +91,23 @@ class TestRequest:
             FetchPartition(other, OTHER_ID, 7),
             FetchPartition(TP._replace(partition=1), TOPIC_ID, 8),
         ]
-        found = Reader(fetch_request(version, parts, WANTED).body)
+        found = reader(fetch_request(version, parts, WANTED).body, version)
         found.span({4: 17, 12: 25, 17: 21}[version])
-        flexible = version > 4
 
         def partition() -> tuple[int, int]:
             index, _ = found.int32(), found.span(0 if version == 4 else 4)
             offset, _ = found.int64(), found.span({4: 4}.get(version, 16))
-            found.tags(flexible)
+            found.tags()
             return index, offset
 
         def topic() -> tuple[object, list[tuple[int, int]]]:
-            name = found.string(flexible) if version < 13 else bytes(found.span(16))
-            each = name, found.array(partition, flexible)
-            found.tags(flexible)
+            name = found.string() if version < 13 else bytes(found.span(16))
+            each = name, found.array(partition)
+            found.tags()
             return each
 
         orders, invoices = (TOPIC_ID, OTHER_ID) if version == 17 else ("orders", "invoices")
-        assert found.array(topic, flexible) == [(orders, [(3, 42), (1, 8)]), (invoices, [(0, 7)])]
+        assert found.array(topic) == [(orders, [(3, 42), (1, 8)]), (invoices, [(0, 7)])]
 
     def test_newest_version(self) -> None:
         """Topics are requested by name if one of them has no id."""
@@ -143,6 +143,11 @@ def response(
     return begin + topics + wire.no_tags(flexible)
 
 
+def reader(data: bytes, version: int) -> Reader:
+    """Return a reader of a response without its header."""
+    return wire.Request(FETCH, version, b"").reader(data)
+
+
 def parts(*numbers: int) -> list[FetchPartition]:
     """Return parts of a request for the topic's partitions."""
     return [FetchPartition(TopicPartition(TP.topic, number), TOPIC_ID, 0) for number in numbers]
@@ -153,7 +158,7 @@ def test_response_of_an_old_broker(version: int) -> None:
     """The response of a broker without transactions has only the end of the log."""
     row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
     data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
-    (found,) = read_fetch(Reader(data), version, [FetchPartition(TP, None, 0)])
+    (found,) = read_fetch(reader(data, version), [FetchPartition(TP, None, 0)])
     assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (0, 0, 90, 90)
     assert (bytes(found.records), found.aborted) == (b"messages", ())
 
@@ -164,7 +169,7 @@ class TestResponse:
     @each("version", range(4, 18))
     def test_versions(self, version: int) -> None:
         """All versions are decoded to the same content, as far as they have it."""
-        (found,) = read_fetch(Reader(response(version, records=b"abc")), version, parts(3))
+        (found,) = read_fetch(reader(response(version, records=b"abc"), version), parts(3))
         assert found.throttle_ms == (33 if version >= 8 else 0), "brokers before 2.0 have waited already"
         assert (found.error, found.high_watermark, found.last_stable_offset) == (0, 90, 80)
         assert found.replica == (2 if version >= 11 else -1)
@@ -176,12 +181,12 @@ class TestResponse:
         """If the leader's log was truncated, the response has the diverging epoch and its end."""
         field = wire.int32(4) + wire.int64(17) + wire.NO_TAGS
         tags = b"\x01\x00" + wire.unsigned_varint(len(field)) + field
-        (found,) = read_fetch(Reader(response(12, tags=tags)), 12, parts(3))
+        (found,) = read_fetch(reader(response(12, tags=tags), 12), parts(3))
         assert found.diverging == (4, 17)
 
     def test_error_of_the_whole(self) -> None:
         """An error of the whole response becomes an error of each partition."""
-        found = read_fetch(Reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0)), 7, parts(3, 4))
+        found = read_fetch(reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0), 7), parts(3, 4))
         assert [each.error for each in found] == [71, 71]
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
@@ -189,17 +194,17 @@ class TestResponse:
         """A response without partitions is valid only if it throttles the client."""
         rest = wire.unsigned_varint(1) + wire.NO_TAGS if version >= 12 else wire.int32(0)
         rest = wire.int16(0) + wire.int32(0) + rest if version >= 7 else rest
-        found = read_fetch(Reader(wire.int32(500) + rest), version, parts(3, 4))
+        found = read_fetch(reader(wire.int32(500) + rest, version), parts(3, 4))
         assert found == [PartitionData(500 if version >= 8 else 0, 0, by_id=version >= 13)] * 2
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
-            read_fetch(Reader(wire.int32(0) + rest), version, parts(3, 4))
+            read_fetch(reader(wire.int32(0) + rest, version), parts(3, 4))
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_several(self, version: int) -> None:
         """Data is returned in the order of the request, whatever the order of the response."""
         data = response(version, 3, 1, 2, records=b"abc")
         data = data.replace(b"abc", b"bcd", 1)
-        assert [bytes(f.records) for f in read_fetch(Reader(data), version, parts(1, 2, 3))] == [b"abc", b"abc", b"bcd"]
+        assert [bytes(f.records) for f in read_fetch(reader(data, version), parts(1, 2, 3))] == [b"abc", b"abc", b"bcd"]
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_truncated(self, version: int) -> None:
@@ -207,18 +212,18 @@ class TestResponse:
         whole = response(version, records=batch(0, 3))
         for end in range(len(whole)):
             with pytest.raises(MalformedResponse):
-                read_fetch(Reader(whole[:end]), version, parts(3))
+                read_fetch(reader(whole[:end], version), parts(3))
         with pytest.raises(MalformedResponse, match="1 bytes follow"):
-            read_fetch(Reader(whole + b"\x00"), version, parts(3))
+            read_fetch(reader(whole + b"\x00", version), parts(3))
 
     @each("asked", [(0,), (3, 4), ()])
     @each("version", [4, 11, 12, 17])
     def test_other_partitions(self, version: int, asked: tuple[int, ...]) -> None:
         """A response with other partitions than requested is malformed."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
-            read_fetch(Reader(response(version)), version, parts(*asked))
+            read_fetch(reader(response(version), version), parts(*asked))
 
     def test_other_topic(self) -> None:
         """A response with another topic than requested is malformed."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
-            read_fetch(Reader(response(17, topic_id=OTHER_ID)), 17, parts(3))
+            read_fetch(reader(response(17, topic_id=OTHER_ID), 17), parts(3))

@@ -18,13 +18,13 @@ class TestApiVersions:
     def test_old(self) -> None:
         """Version 0 has an array of ranges."""
         data = wire.int16(0) + wire.int32(2) + b"".join(map(wire.int16, (1, 0, 11, 3, 4, 9)))
-        assert messages.read_api_versions(Reader(data), 0) == ({1: (0, 11), 3: (4, 9)}, {})
+        assert messages.read_api_versions(Reader(data)) == ({1: (0, 11), 3: (4, 9)}, {})
 
     def test_new(self) -> None:
         """Version 3 is compact, and has further fields."""
         row = b"".join(map(wire.int16, (1, 4, 17))) + wire.NO_TAGS
         data = wire.int16(0) + wire.array([row], True) + wire.int32(0) + wire.NO_TAGS
-        assert messages.read_api_versions(Reader(data), 3) == ({1: (4, 17)}, {})
+        assert messages.read_api_versions(Reader(data, 3, flexible=True)) == ({1: (4, 17)}, {})
 
     def test_features(self) -> None:
         """Levels of the cluster's enabled features are read from a tagged field."""
@@ -32,16 +32,16 @@ class TestApiVersions:
         field = wire.array([level], True)
         tags = b"\x02" + b"\x01\x08" + bytes(8) + b"\x02" + wire.unsigned_varint(len(field)) + field
         data = wire.int16(0) + wire.array([], True) + wire.int32(0) + tags
-        assert messages.read_api_versions(Reader(data), 3) == ({}, {"transaction.version": 2})
+        assert messages.read_api_versions(Reader(data, 3, flexible=True)) == ({}, {"transaction.version": 2})
 
     def test_unknown_version(self) -> None:
         """An old broker answers an unknown version with an error in the oldest format."""
-        assert messages.read_api_versions(Reader(wire.int16(35) + wire.int32(0)), 3) is None
+        assert messages.read_api_versions(Reader(wire.int16(35) + wire.int32(0), 3, flexible=True)) is None
 
     def test_error(self) -> None:
         """Any other error is left to librdkafka."""
         with pytest.raises(Unsupported, match="error 42"):
-            messages.read_api_versions(Reader(wire.int16(42)), 3)
+            messages.read_api_versions(Reader(wire.int16(42), 3, flexible=True))
 
     def test_software(self) -> None:
         """The request has the name and the version of the software."""
@@ -62,10 +62,10 @@ class TestSasl:
         """Tokens are encoded and decoded in the old and the new format."""
         assert messages.sasl_authenticate_request(1, b"ab").body == b"\x00\x00\x00\x02ab"
         assert messages.sasl_authenticate_request(2, b"ab").body == b"\x03ab\x00"
-        old = messages.read_sasl_authenticate(Reader(wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"x")), 0)
+        old = messages.read_sasl_authenticate(Reader(wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"x")))
         assert (old.error, old.data, old.lifetime_ms) == (0, b"x", 0)
         data = wire.int16(58) + wire.string("no", True) + b"\x02x" + wire.int64(60_000) + wire.NO_TAGS
-        new = messages.read_sasl_authenticate(Reader(data), 2)
+        new = messages.read_sasl_authenticate(Reader(data, 2, flexible=True))
         assert (new.error, new.data, new.lifetime_ms) == (58, b"x", 60_000)
 
     def test_secrets(self) -> None:
@@ -99,7 +99,7 @@ class TestMetadata:
     def test_versions(self, version: int) -> None:
         """Brokers' addresses and leaders are read in each version, with epochs if it has them."""
         epoch = 7 if version >= 7 else -1
-        assert messages.read_metadata(Reader(metadata(version)), version, "orders") == Metadata(
+        assert messages.read_metadata(Reader(metadata(version), version), "orders") == Metadata(
             {1: ("b1", 9092), 2: ("b2", 9092)}, 0, {3: PartitionMetadata(0, 2, epoch), 4: PartitionMetadata(5, -1, epoch)}
         )
 
@@ -113,9 +113,9 @@ class TestMetadata:
         whole = metadata(7)
         for end in range(len(whole)):
             with pytest.raises(MalformedResponse):
-                messages.read_metadata(Reader(whole[:end]), 7, "orders")
+                messages.read_metadata(Reader(whole[:end], 7), "orders")
         with pytest.raises(MalformedResponse, match="lacks the topic"):
-            messages.read_metadata(Reader(whole), 7, "others")
+            messages.read_metadata(Reader(whole, 7), "others")
 
 
 class TestListOffsets:
@@ -143,16 +143,16 @@ class TestListOffsets:
         begin = wire.int32(0) if version >= 2 else b""
         row = wire.int32(3) + wire.int16(6) + wire.int64(-1) + wire.int64(99) + (wire.int32(7) if version >= 4 else b"")
         data = begin + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
-        assert messages.read_list_offsets(Reader(data), version, TP) == (6, 99)
+        assert messages.read_list_offsets(Reader(data, version), TP) == (6, 99)
         with pytest.raises(MalformedResponse, match="lacks the partition"):
-            messages.read_list_offsets(Reader(data), version, TopicPartition("orders", 4))
+            messages.read_list_offsets(Reader(data, version), TopicPartition("orders", 4))
 
     @pytest.mark.parametrize(("offsets", "found"), [([99], 99), ([], -1)])
     def test_first_response(self, offsets: list[int], found: int) -> None:
         """Version 0 has a list with one offset."""
         row = wire.int32(3) + wire.int16(0) + wire.int32(len(offsets)) + b"".join(map(wire.int64, offsets))
         data = wire.int32(1) + wire.string("orders") + wire.int32(1) + row
-        assert messages.read_list_offsets(Reader(data), 0, TP) == (0, found)
+        assert messages.read_list_offsets(Reader(data), TP) == (0, found)
 
 
 def test_epoch_end_request() -> None:

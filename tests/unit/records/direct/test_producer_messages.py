@@ -7,6 +7,7 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct.producer_messages import (
+    PRODUCE,
     AddOffsets,
     AddPartitions,
     Answer,
@@ -20,7 +21,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     read_find_coordinator,
     read_produce,
 )
-from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.records.direct.wire import Reader, Request
 from pyspark_zkafka.records.sender import GroupOffset
 
 PRODUCER = ProducerId(0x0102030405060708, 9)
@@ -96,7 +97,7 @@ def test_answers(
     answer: Answer,
 ) -> None:
     """A response yields the first error that is a cause, which excludes partitions that were not attempted."""
-    assert message.read(Reader(hexed(response)), version) == answer
+    assert message.read(Request(message.api, version, b"").reader(hexed(response))) == answer
 
 
 def test_find_coordinator() -> None:
@@ -139,4 +140,4 @@ def test_produce(version: int, transactional_id: str | None, sent: str) -> None:
 )
 def test_produced(version: int, response: str) -> None:
     """Results by partition and the throttle time are read; errors of single records and new leaders are skipped."""
-    assert read_produce(Reader(hexed(response)), version) == ({P1: Produced(3, 7, 2)}, 5)
+    assert read_produce(Request(PRODUCE, version, b"").reader(hexed(response))) == ({P1: Produced(3, 7, 2)}, 5)

@@ -13,6 +13,14 @@ from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader, Unsupp
 from tests.support.cases import each
 
 
+def read_back(encoded: bytes, read: Callable[[Reader], Any], value: Any, flexible: bool) -> None:
+    reader = Reader(encoded, flexible=flexible)
+    assert read(reader) == value
+    reader.finish()
+    with pytest.raises(MalformedResponse):
+        read(Reader(encoded[:-1], flexible=flexible))
+
+
 @each(
     ("encoded", "read", "value"),
     [
@@ -27,32 +35,34 @@ from tests.support.cases import each
         (wire.string("grün"), Reader.string, "grün"),
         (wire.string(None), Reader.string, None),
         (wire.string("t"), Reader.required_string, "t"),
-        (wire.string("t" * 200, True), lambda r: r.string(True), "t" * 200),
-        (wire.string(None, True), lambda r: r.string(True), None),
-        (wire.string("t", True), lambda r: r.required_string(True), "t"),
         (wire.nullable_bytes(b"\x00\xff"), Reader.nullable_bytes, b"\x00\xff"),
         (b"\xff\xff\xff\xff", Reader.nullable_bytes, b""),
-        (wire.nullable_bytes(b"ab", True), lambda r: r.nullable_bytes(True), b"ab"),
-        (b"\x00", lambda r: r.nullable_bytes(True), b""),
         (wire.int32(2) + wire.int8(5) + wire.int8(6), lambda r: r.array(r.int8), [5, 6]),
         (b"\xff\xff\xff\xff", lambda r: r.array(r.int8), []),
-        (wire.array([wire.int8(5)], True), lambda r: r.array(r.int8, True), [5]),
-        (b"\x02\x00\x01a\x07\x02bc", Reader.tags, {0: b"a", 7: b"bc"}),
-        (wire.NO_TAGS, Reader.tags, {}),
-        (
-            wire.no_tags(True) + wire.no_tags(False) + wire.int8(1),
-            lambda r: (r.tags(True), r.tags(False), r.int8()),
-            ({}, {}, 1),
-        ),
+        (wire.no_tags(False) + wire.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
     ],
 )
 def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
     """An encoded value is read back to its last byte; one byte less raises an error."""
-    reader = Reader(encoded)
-    assert read(reader) == value
-    reader.finish()
-    with pytest.raises(MalformedResponse):
-        read(Reader(encoded[:-1]))
+    read_back(encoded, read, value, flexible=False)
+
+
+@each(
+    ("encoded", "read", "value"),
+    [
+        (wire.string("t" * 200, True), Reader.string, "t" * 200),
+        (wire.string(None, True), Reader.string, None),
+        (wire.string("t", True), Reader.required_string, "t"),
+        (wire.nullable_bytes(b"ab", True), Reader.nullable_bytes, b"ab"),
+        (b"\x00", Reader.nullable_bytes, b""),
+        (wire.array([wire.int8(5)], True), lambda r: r.array(r.int8), [5]),
+        (b"\x02\x00\x01a\x07\x02bc", Reader.tags, {0: b"a", 7: b"bc"}),
+        (wire.no_tags(True) + wire.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
+    ],
+)
+def test_compact_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
+    """The same holds in flexible versions."""
+    read_back(encoded, read, value, flexible=True)
 
 
 @each(
@@ -62,17 +72,28 @@ def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> No
         (wire.int16(5) + b"abcd", Reader.string, "a field of 5 bytes where 4 are left"),
         (wire.int16(-2), Reader.string, "a field of -2 bytes"),
         (wire.int16(-1), Reader.required_string, "a field of -1 bytes"),
-        (b"\x00", lambda r: r.required_string(True), "a field of -1 bytes"),
         (wire.int32(2**31 - 1), Reader.nullable_bytes, "a field of 2147483647 bytes where 0 are left"),
         (wire.int16(1) + b"\xff", Reader.string, "not UTF-8"),
         (wire.int32(2**31 - 1) + b"ab", lambda r: r.array(r.int8), "an array of 2147483647 elements where 2 bytes"),
-        (b"\xff\xff\xff\xff\x0fab", lambda r: r.array(r.int8, True), "elements where 2 bytes"),
     ],
 )
 def test_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
     """A length beyond the available bytes raises an error before memory is allocated for it."""
     with pytest.raises(MalformedResponse, match=problem):
         read(Reader(encoded))
+
+
+@each(
+    ("encoded", "read", "problem"),
+    [
+        (b"\x00", Reader.required_string, "a field of -1 bytes"),
+        (b"\xff\xff\xff\xff\x0fab", lambda r: r.array(r.int8), "elements where 2 bytes"),
+    ],
+)
+def test_compact_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
+    """The same holds in flexible versions."""
+    with pytest.raises(MalformedResponse, match=problem):
+        read(Reader(encoded, flexible=True))
 
 
 def test_bytes_left() -> None:
@@ -120,6 +141,6 @@ class TestHeader:
             (messages.sasl_authenticate_request(1, b""), 1),
             (messages.api_versions_request(3, ""), 1),
         ):
-            reader = Reader(wire.int32(5) + wire.NO_TAGS)
+            reader = request.reader(wire.int32(5) + wire.NO_TAGS)
             request.read_header(reader, 5)
             assert reader.left == left
