@@ -312,18 +312,15 @@ class DirectSender(Sender):
         producing.expire(now)
         if self._too_large is None and self._connections.unsupported is None and producing.failed is None:
             self._look_up(now)
-            self._register()
+            if self._transactions is not None and (missing := producing.unregistered(self._encoder.partitions)):
+                # One request adds the partitions of all rows, open batches included.
+                self._transactions.add_partitions(missing, _METADATA_PAUSE_S)
             for request in producing.requests(now, self._connections.is_ready):
                 self._connections.send(request)
         most_s = 0.01 if self._must_ask() else max(producing.wakes_at(now) - now, 0.0)
         if not self._connections.wait(min(timeout_s, most_s)) and (wait_s := min(timeout_s, most_s, _METADATA_PAUSE_S)) > 0:
             time.sleep(wait_s)
         self._connections.take_in()
-
-    def _register(self) -> None:
-        """Add the partitions of the rows, open batches included, to the transaction with one request."""
-        if self._transactions is not None and (missing := self._producing.unregistered(self._encoder.partitions)):
-            self._transactions.add_partitions(missing, _METADATA_PAUSE_S)
 
     def _must_ask(self) -> bool:
         return self._producing.needs_producer or bool(self._producing.without_leader())
