@@ -48,14 +48,8 @@ class LeaderConnections:
     `clock` is `Producing`'s clock. `protocol` returns the protocol of the open transaction. `report` is called with lost
     connections and refused logins.
 
-    Attributes
-    ----------
-    transactional_id : str or None
-        The transactional id of the producer, None without transactions.
-    unsupported : Unsupported or None
-        Why a broker cannot take the batches.
-    are_throttled : bool
-        True if a quota has made a broker delay requests.
+    `transactional_id` is None without transactions. `unsupported` says why a broker cannot take the batches.
+    `are_throttled` is True if a quota has made a broker delay requests.
     """
 
     def __init__(
