@@ -241,7 +241,7 @@ def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEndOffse
     return _only_row(response, OFFSET_FOR_LEADER_EPOCH, partition, row)
 
 
-def read_rows(response: Reader, row: Callable[[], tuple[int, R]], flexible: bool = False) -> list[tuple[TopicPartition, R]]:
+def read_rows(response: Reader, row: Callable[[], tuple[int, R]]) -> list[tuple[TopicPartition, R]]:
     """Read topics, each with its rows. `row` reads the number of a partition, and its answer."""
 
     def topic() -> list[tuple[TopicPartition, R]]:
