@@ -338,22 +338,13 @@ def evolving_schema_of(type: pa.DataType) -> str:
 
     A later schema may then add or leave out such fields, as compatibility BACKWARD demands.
     """
-    return json.dumps(_with_defaults(json.loads(schema_of(type))))
+    return json.dumps(json.loads(schema_of(type), object_hook=_with_default))
 
 
-def _with_defaults(made: Any) -> Any:
-    if isinstance(made, list):
-        return [_with_defaults(member) for member in made]
-    if not isinstance(made, dict):
-        return made
-    made |= {key: _with_defaults(made[key]) for key in ("items", "values") if key in made}
-    for column in made.get("fields", ()):
-        column["type"] = _with_defaults(column["type"])
-        if column["type"] == "null":
-            column["default"] = None
-        elif isinstance(column["type"], list):  # the default belongs to the first type
-            column |= {"type": column["type"][::-1], "default": None}
-    return made
+def _with_default(part: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(part["type"], list):  # a field, as types are never lists elsewhere
+        return part | {"type": part["type"][::-1], "default": None}  # the default belongs to the first type
+    return part | {"default": None} if part["type"] == "null" else part
 
 
 def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problems: list[str]) -> Any:
