@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from importlib import import_module  # noqa: TID251 - the names are constants
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import (
@@ -90,20 +91,19 @@ class Registry:
         self._opened = client
         self._timing = timing or Timing()
         self._by_id: dict[tuple[int | str, str], StoredSchema] = {}
-        self._unknown: dict[tuple[int | str, str], tuple[float, str]] = {}
+        self._unknown_until: dict[tuple[int | str, str], float] = {}
         self._waits: deque[float] = deque(maxlen=_MOST_WAITS)
 
     def schema(self, key: int | str, context: str = "") -> StoredSchema:
         """Return the schema of an id in a context such as ``:.staging:``, or of a GUID. Raises UnknownSchema."""
         place = key, context
-        found = self._by_id.get(place)
-        if found is not None:
-            return found
-        expiry, reason = self._unknown.get(place, (0.0, ""))
-        if self._timing.clock() < expiry:
-            raise UnknownSchema(reason)
-        what, method = ("id", "get_schema") if isinstance(key, int) else ("GUID", "get_schema_by_guid")
-        what = f"schema {what} {key}"
+        if (known := self._by_id.get(place)) is not None:
+            return known
+        named, method = ("id", "get_schema") if isinstance(key, int) else ("GUID", "get_schema_by_guid")
+        what = f"schema {named} {key}"
+        unknown = UnknownSchema(f"the registry has no {what}")
+        if self._timing.clock() < self._unknown_until.get(place, 0.0):
+            raise unknown
         # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
         of_context = (context,) if context and isinstance(key, int) else ()
         request = partial(self._ask, what, method, key, *of_context, is_optional=isinstance(key, str) or key > _MOST_ID)
@@ -114,11 +114,11 @@ class Registry:
             self._timing.sleep(_PROPAGATION_S)
             schema = request()
         if schema is None:
-            reason, now = f"the registry has no {what}", self._timing.clock()
-            if len(self._unknown) >= _MANY_UNKNOWN:
-                self._unknown = {key: entry for key, entry in self._unknown.items() if now < entry[0]}
-            self._unknown[place] = now + _UNKNOWN_FOR_S, reason
-            raise UnknownSchema(reason)
+            now = self._timing.clock()
+            if len(self._unknown_until) >= _MANY_UNKNOWN:
+                self._unknown_until = {place: end for place, end in self._unknown_until.items() if now < end}
+            self._unknown_until[place] = now + _UNKNOWN_FOR_S
+            raise unknown
         found = self._by_id[place] = self._stored(schema, key if isinstance(key, int) else None, what, context)
         return found
 
@@ -310,13 +310,8 @@ def _is_passing(error: BaseException | None) -> bool:
 
 def _http_errors(name: str) -> tuple[type[Exception], ...]:
     """Return the errors of a name of both libraries that Confluent's client may use, which depends on its version."""
-    libraries = []
-    with suppress(ImportError):
-        import httpx
-
-        libraries.append(httpx)
-    with suppress(ImportError):
-        import httpx2
-
-        libraries.append(httpx2)
-    return tuple(getattr(library, name) for library in libraries)
+    errors = []
+    for library in ("httpx", "httpx2"):
+        with suppress(ImportError):
+            errors.append(getattr(import_module(library), name))
+    return tuple(errors)

@@ -136,7 +136,7 @@ class TestSchemasOfIds:
             clock.sleep(0.1)
             with pytest.raises(UnknownSchema):
                 found.schema(number)
-        assert len(found._unknown) <= 1000
+        assert len(found._unknown_until) <= 1000
 
     def test_references(self) -> None:
         """Each reference is followed once, also to a version that was deleted since."""
