@@ -260,45 +260,40 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _
     if pa.types.is_struct(kind):
         columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name), text)) for f in kind]
 
-        def read_structs(values: list[Any]) -> pa.Array:
-            _check(values, {dict}, path, "object")
-            rows = [value or {} for value in values]
+        def build(rows: list[Any], mask: pa.Array) -> pa.Array:
             arrays = [read([row.get(name) for row in rows]) for name, read in columns]
-            return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=_mask(values))
+            return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
-        return read_structs
-    if pa.types.is_list(kind):
+    elif pa.types.is_list(kind):
         elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"), text)
 
-        def read_lists(values: list[Any]) -> pa.Array:
-            _check(values, {list}, path, "array")
-            lists = [value or () for value in values]
-            return pa.ListArray.from_arrays(
-                offsets_of(lists), elements(list(chain.from_iterable(lists))), type=kind, mask=_mask(values)
-            )
+        def build(rows: list[Any], mask: pa.Array) -> pa.Array:
+            found = elements(list(chain.from_iterable(rows)))
+            return pa.ListArray.from_arrays(offsets_of(rows), found, type=kind, mask=mask)
 
-        return read_lists
-    if pa.types.is_map(kind):
+    elif pa.types.is_map(kind):
         items = _reader(kind.item_type, schema.item_type, inner_path(path, "value"), text)
 
-        def read_maps(values: list[Any]) -> pa.Array:
-            _check(values, {dict}, path, "object")
-            maps: list[dict[str, Any]] = [value or {} for value in values]
-            keys = pa.array(list(chain.from_iterable(maps)), kind.key_type)
-            found = items(list(chain.from_iterable(entries.values() for entries in maps)))
-            return pa.MapArray.from_arrays(offsets_of(maps), keys, found, type=kind, mask=_mask(values))
+        def build(rows: list[Any], mask: pa.Array) -> pa.Array:
+            keys = pa.array(list(chain.from_iterable(rows)), kind.key_type)
+            found = items(list(chain.from_iterable(row.values() for row in rows)))
+            return pa.MapArray.from_arrays(offsets_of(rows), keys, found, type=kind, mask=mask)
 
-        return read_maps
-    return lambda values: _scalars(values, kind, path, text)
+    else:
+        return lambda values: _scalars(values, kind, path, text)
+    form, named = (list, "array") if pa.types.is_list(kind) else (dict, "object")
+
+    def read(values: list[Any]) -> pa.Array:
+        _check(values, {form}, path, named)
+        empty: Any = form()
+        return build([value or empty for value in values], pa.array([value is None for value in values], pa.bool_()))
+
+    return read
 
 
 def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
     """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
     return schema if (kind in STRINGS if schema == RAW else type(schema) is type(kind)) else kind
-
-
-def _mask(values: list[Any]) -> pa.Array:
-    return pa.array([value is None for value in values], pa.bool_())
 
 
 def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa.Array:
@@ -451,10 +446,10 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
     if kind in BINARIES:
         return lambda column: [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
     if pa.types.is_timestamp(kind):
-        return lambda column: list(_timestamps(column).to_pylist())
+        return lambda column: _timestamps(column).to_pylist()
     if kind == pa.date32():
-        return lambda column: list(_in_years(column).cast(pa.string()).to_pylist())
-    return lambda column: list(column.to_pylist())
+        return lambda column: _in_years(column).cast(pa.string()).to_pylist()
+    return lambda column: column.to_pylist()
 
 
 def _json_texts(column: pa.Array) -> list[Any]:
