@@ -170,9 +170,8 @@ class _Parser:
             return AvroType(kind, items=self._type(items, space, f"{path}.element" if kind == "array" else f"{path}.value"))
         if isinstance(kind, str) and kind not in PRIMITIVES:
             return self._lookup(kind, space, path)
-        return (
-            _with_logical(self._type(kind, space, path), found) if isinstance(kind, str) else self._type(kind, space, path)
-        )
+        made = self._type(kind, space, path)
+        return _with_logical(made, found) if isinstance(kind, str) else made
 
     def _lookup(self, name: str, space: str, path: str) -> AvroType:
         names = [f"{space}.{name}", name] if space and "." not in name else [name.lstrip(".")]
@@ -254,53 +253,45 @@ def arrow_type(avro: AvroType, wanted: pa.DataType | None = None) -> pa.DataType
 
     Raises OptionError (INVALID_SCHEMA) where Spark has no such type.
     """
-    return _Mapping(wanted).type(avro, "", ())
+    return _type(avro, "", (), TypeLimits(wanted))
 
 
-class _Mapping:
-    def __init__(self, wanted: pa.DataType | None) -> None:
-        self._limits = TypeLimits(wanted)
+def _type(avro: AvroType, path: str, within: tuple[str, ...], limits: TypeLimits) -> pa.DataType:
+    """Return the type. `within` are the names of the records around it."""
 
-    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
-        """Return the type. `within` are the names of the records around it."""
-        if avro.logical.endswith("decimal"):
-            if avro.precision > _MOST_DIGITS:
-                raise INVALID_SCHEMA(
-                    f"The Avro schema has no type in Spark: {_at(path)}a decimal has {avro.precision} digits, and Spark's "
-                    f"have at most {_MOST_DIGITS}; declare the frame's schema without this field, or set the option for "
-                    f"the schema to a copy with precision {_MOST_DIGITS}"
-                )
-            return pa.decimal128(avro.precision, avro.scale)
-        if avro.kind == "array":
-            return pa.list_(self._field("element", avro.item, path, within))
-        if avro.kind == "map":
-            return pa.map_(pa.field("key", pa.string(), False), self._field("value", avro.item, path, within))
-        if avro.kind == "record":
-            if avro.name in within and self._limits.is_whole:
-                raise INVALID_SCHEMA(
-                    f"The Avro schema has no type in Spark: {_at(path)}the record {avro.name} is in itself; declare the "
-                    "frame's schema without this field"
-                )
-            return pa.struct(self._fields([(f.name, f.type) for f in avro.fields], path, (*within, avro.name)))
-        if avro.kind != "union":
-            return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
-        values = avro.values
-        if len(values) == 1:
-            return self.type(values[0], path, within)
-        if (wider := wider_kind(values)) is not None:
-            return _PLAIN[wider]
-        members = self._fields([(f"member{i}", value) for i, value in enumerate(values)], path, within)
-        return pa.struct([member.with_nullable(True) for member in members])
+    def field(name: str, inner: AvroType) -> pa.Field:
+        with limits.level(name):
+            return pa.field(name, _type(inner, f"{path}.{name}", within, limits), inner.is_nullable)
 
-    def _fields(self, fields: list[tuple[str, AvroType]], path: str, within: tuple[str, ...]) -> list[pa.Field]:
-        return [
-            self._field(name, avro, path, within) if self._limits.wants(name) else pa.field(name, NOT_WANTED)
-            for name, avro in fields
-        ]
-
-    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field:
-        with self._limits.level(name):
-            return pa.field(name, self.type(avro, f"{path}.{name}", within), avro.is_nullable)
+    if avro.is_decimal:
+        if avro.precision > _MOST_DIGITS:
+            raise INVALID_SCHEMA(
+                f"The Avro schema has no type in Spark: {_at(path)}a decimal has {avro.precision} digits, and Spark's "
+                f"have at most {_MOST_DIGITS}; declare the frame's schema without this field, or set the option for "
+                f"the schema to a copy with precision {_MOST_DIGITS}"
+            )
+        return pa.decimal128(avro.precision, avro.scale)
+    if avro.kind == "array":
+        return pa.list_(field("element", avro.item))
+    if avro.kind == "map":
+        return pa.map_(pa.field("key", pa.string(), False), field("value", avro.item))
+    if avro.kind == "record":
+        if avro.name in within and limits.is_whole:
+            raise INVALID_SCHEMA(
+                f"The Avro schema has no type in Spark: {_at(path)}the record {avro.name} is in itself; declare the "
+                "frame's schema without this field"
+            )
+        within = (*within, avro.name)
+        return pa.struct([field(f.name, f.type) if limits.wants(f.name) else (f.name, NOT_WANTED) for f in avro.fields])
+    if avro.kind != "union":
+        return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
+    values = avro.values
+    if len(values) == 1:
+        return _type(values[0], path, within, limits)
+    if (wider := wider_kind(values)) is not None:
+        return _PLAIN[wider]
+    members = [(f"member{i}", value) for i, value in enumerate(values)]
+    return pa.struct([(name, field(name, value).type if limits.wants(name) else NOT_WANTED) for name, value in members])
 
 
 def wider_kind(values: list[AvroType]) -> str | None:
