@@ -117,8 +117,11 @@ def _little_endian(kind: pa.DataType) -> _Encode:
     return lambda values, rows: [_binary(np.asarray(values.cast(kind)).view(np.uint8), size, len(values))]
 
 
-def _nothing(values: pa.Array, rows: _Rows) -> list[pa.Array]:
-    return [_constant(b"", len(values))]
+def _always(data: bytes) -> _Encode:
+    return lambda values, rows: [_constant(data, len(values))]
+
+
+_nothing = _always(b"")
 
 
 def _strings(values: pa.Array, rows: _Rows) -> list[pa.Array]:
@@ -192,6 +195,7 @@ def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType,
         problems.append(f"{path or 'the column'} is {type}, and the union needs {expected}")
         return _nothing
     inner = [_plain(value, f.type, inner_path(path, f.name), problems) for value, f in zip(values, type, strict=True)]
+    null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
 
     def encode(found: pa.Array, rows: _Rows) -> list[pa.Array]:
         chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
@@ -207,7 +211,6 @@ def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType,
             is_chosen = chosen == number
             members = found.field(number).filter(pa.array(is_chosen))
             parts.append(_joined([_constant(marks[value], len(members)), *encode_one(members, rows[is_chosen])]))
-        null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
         return [_lookup(chosen, [*parts, _constant(null, int((chosen == len(names)).sum()))])]
 
     return encode
@@ -339,10 +342,6 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
         return [*chain.from_iterable(parts)] or _nothing(values, rows)
 
     return encode
-
-
-def _always(data: bytes) -> _Encode:
-    return lambda values, rows: [_constant(data, len(values))]
 
 
 # --- Defaults ----------------------------------------------------------------------------------------------------------
