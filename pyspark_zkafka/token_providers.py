@@ -145,18 +145,17 @@ def _request(provider: str, config: str, now: float) -> Token:
     return Token(text, float(expires_s), now + renew_in_s, time.monotonic() + renew_in_s, principal, extensions)
 
 
-def _settings(config: str, *names: str) -> list[str]:
-    """Return the values of ``name=value`` pairs, separated by commas or blanks."""
+def _setting(config: str, name: str) -> str:
+    """Return the value of a name in ``name=value`` pairs, separated by commas or blanks."""
     found = dict(pair.split("=", 1) for pair in re.split(r"[,\s]+", config.strip()) if "=" in pair)
-    missing = [name for name in names if not found.get(name)]
-    if missing:
-        raise ValueError(f"kafka.{CONFIG} lacks {', '.join(f'{name}=...' for name in missing)}")
-    return [found[name] for name in names]
+    if not found.get(name):
+        raise ValueError(f"kafka.{CONFIG} lacks {name}=...")
+    return found[name]
 
 
 def aws_msk_iam(config: str) -> tuple[str, float]:
     """Sign a token for Amazon MSK with the credentials that boto finds. `config` is ``region=eu-west-1``."""
-    (region,) = _settings(config, "region")
+    region = _setting(config, "region")
     from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
     token, expires_ms = MSKAuthTokenProvider.generate_auth_token(region)
@@ -165,7 +164,7 @@ def aws_msk_iam(config: str) -> tuple[str, float]:
 
 def microsoft_entra(config: str) -> tuple[str, float]:
     """Get a token for Azure Event Hubs. `config` is ``scope=https://NAMESPACE.servicebus.windows.net/.default``."""
-    (scope,) = _settings(config, "scope")
+    scope = _setting(config, "scope")
     from azure.identity import DefaultAzureCredential
 
     with DefaultAzureCredential() as credential:
