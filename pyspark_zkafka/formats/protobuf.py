@@ -139,18 +139,14 @@ def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorPr
     """Return the text's own file at the end, after all files that it imports."""
     if is_proto_text(text):
         return _run_protoc(text, references)
-    *others, own = _files(text, "schema")
+    *others, own = _descriptors(text, "schema")[0]
     known = _builtin_files() | {file.name: file for file in others}
     for name, given in references.items():
-        known[name] = _files(given, name)[-1]
+        known[name] = _descriptors(given, name)[0][-1]
         known[name].name = name
     ordered: dict[str, FileDescriptorProto] = {}
     _add_after_imports(own, known, ordered)
     return list(ordered.values())
-
-
-def _files(text: str, name: str) -> list[FileDescriptorProto]:
-    return _descriptors(text, name)[0]
 
 
 def _descriptors(text: str, name: str) -> tuple[list[FileDescriptorProto], bool]:
