@@ -67,15 +67,15 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
                 f"The column {name} has {depth} levels, and Arrow sends at most {_MOST_DEPTH} to Python. "
                 "Leave out the deepest levels, or write them as text with to_json"
             )
-    plan = EncodingPlan(formats, types, {})
     schemas: dict[tuple[str, str], WriterSchema] = {}
+    plan = EncodingPlan(formats, types, schemas)
     for column in formats.columns:
         if options.topic is not None or not _depends_on_topic(column):
             place = column.column, _key_topic(column, options.topic or "")
             schemas[place] = _writer_schema(plan, column, options.topic or "")
         elif not formats.use_latest:
             _own_schema(column, types[column.column])
-    return replace(plan, schemas=schemas)
+    return plan
 
 
 def _depends_on_topic(column: ColumnFormat) -> bool:
@@ -86,10 +86,10 @@ def _key_topic(column: ColumnFormat, topic: str) -> str:
     return topic if _depends_on_topic(column) else ""
 
 
-def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema | None]:
+def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema]:
     """Return the schema that the options give, or the one made from the column's type. Checks that the column fits."""
     schema: Schema = StringSchema()
-    stored = None
+    stored = StoredSchema("", "")  # registries have no strings
     with _naming(column):
         if column.base != "string":
             given = column.schema
@@ -142,13 +142,12 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
             f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject"
         )
     subject = column.subject_of(topic, record)
-    own = stored or StoredSchema("", KINDS[column.base])
     if column.base == "protobuf" and column.schema is None and formats.auto_register:
-        known = _if_known(lambda: registry.register(subject, own, auto=False, normalize=formats.normalize))
+        known = _if_known(lambda: registry.register(subject, stored, auto=False, normalize=formats.normalize))
         if known is not None:
             return WriterSchema(schema, known)
         _refuse_moved_fields(column, schema, registry, subject)
-    return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
+    return WriterSchema(schema, registry.register(subject, stored, auto=formats.auto_register, normalize=formats.normalize))
 
 
 def _refuse_moved_fields(column: ColumnFormat, schema: Any, registry: Registry, subject: str) -> None:
