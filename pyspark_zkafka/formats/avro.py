@@ -52,34 +52,25 @@ class AvroSchema:
 
     @property
     def root(self) -> AvroType:
-        """The parsed type."""
         return parse_type(self.text, self.references)
 
     @property
     def type(self) -> pa.DataType:
-        """The type of from_avro. Raises OptionError (INVALID_SCHEMA) for a recursive schema."""
         return arrow_type(self.root)
 
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return arrow_type(self.root, wanted)
 
     def decoder(self, writer: AvroSchema | None, type: pa.DataType, *, confluent: bool = False) -> AvroDecoder:
-        """Return a decoder. With `confluent`, bytes that are a whole payload have no length.
-
-        Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one.
-        """
+        """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
         return _decoder(self, writer or self, type, confluent)
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> AvroEncoder:
-        """Return an encoder. With `confluent`, bytes that are a whole payload have no length.
-
-        Raises OptionError (INVALID_SCHEMA) with all differences of the type.
-        """
         return AvroEncoder(self.root, type, confluent=confluent)
 
 
 def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
-    """Return a schema. `message` is for other formats. Raises OptionError (INVALID_SCHEMA) with the reason."""
+    """Return a schema. `message` is for other formats."""
     schema = AvroSchema(text, tuple(sorted((references or {}).items())))
     parse_type(schema.text, schema.references)
     return schema

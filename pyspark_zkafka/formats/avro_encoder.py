@@ -29,7 +29,7 @@ _Encode = Callable[[pa.Array, _Rows], list[pa.Array]]
 
 
 class AvroEncoder:
-    """Encodes a column of one type by a schema; see `AvroSchema.encoder`."""
+    """Encodes a column of one type by a schema. With `confluent`, bytes that are a whole payload have no length."""
 
     def __init__(self, schema: AvroType, type: pa.DataType, *, confluent: bool = False) -> None:
         problems: list[str] = []
@@ -38,7 +38,6 @@ class AvroEncoder:
         require_fit(problems, "the Avro schema")
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""
         is_valid = np.asarray(column.is_valid())
         parts = self._encode(column.drop_null(), np.flatnonzero(is_valid))
         encoded = _joined(parts if self._has_length else parts[1:])
@@ -46,7 +45,6 @@ class AvroEncoder:
 
 
 def _refused(rows: _Rows, wrong: Any, path: str, problem: str) -> None:
-    """Raise for the first value that is wrong."""
     found = np.flatnonzero(np.asarray(wrong))
     if len(found):
         raise INVALID_VALUE(
@@ -58,7 +56,6 @@ def _refused(rows: _Rows, wrong: Any, path: str, problem: str) -> None:
 
 
 def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: int) -> pa.Array:
-    """A binary array of consecutive strings with these sizes."""
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.broadcast_to(sizes, count), out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]

@@ -58,7 +58,6 @@ class ConfluentDecoder:
             self._decoders[self.stored.id] = self._new_decoder(self.stored)
 
     def decode(self, payloads: pa.Array, headers: pa.Array) -> Decoded:
-        """Decode the payloads; `headers` are the records' headers."""
         groups, malformed = self._groups(payloads, headers)
         if len(groups) == 1 and not malformed:
             ((prefix, rows),) = groups.items()

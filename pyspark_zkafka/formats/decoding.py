@@ -79,13 +79,11 @@ class PinnedFormats:
         return {name: column.type() for name, column in self.columns.items()}
 
     def projected(self, declared: pa.Schema) -> dict[str, pa.DataType | None]:
-        """Return the types of the decoded columns, as far as a frame's schema declares them."""
         wanted = {field.name: field.type for field in declared}
         return {name: column.type(wanted[name]) if name in wanted else None for name, column in self.columns.items()}
 
     @property
     def has_corrupt_columns(self) -> bool:
-        """True if the frame has the columns for records that cannot be decoded."""
         return self.mode == "PERMISSIVE"
 
 

@@ -94,11 +94,11 @@ class JsonSchema:
         return public_type(type_of(self.text, self.references, wanted))
 
     def decoder(self, writer: Schema | None, type: pa.DataType, *, confluent: bool = False) -> JsonDecoder:
-        """Return a decoder; the writer's schema does not matter. Raises INVALID_SCHEMA for a type that JSON lacks."""
+        """Return a decoder; the writer's schema does not matter."""
         return JsonDecoder(type, type_of(self.text, self.references, type))
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> JsonEncoder:
-        """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
+        """Return an encoder.
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
         of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map, or with
@@ -134,8 +134,6 @@ _Text: TypeAlias = Callable[[Any], str]
 
 
 class JsonDecoder:
-    """Decodes documents to a column of one type."""
-
     def __init__(self, type: pa.DataType, schema: pa.DataType) -> None:
         check_forms(type)
         self._type = type
@@ -143,7 +141,7 @@ class JsonDecoder:
         self._has_decimals = "decimal" in str(type)
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
-        """Decode a binary array. A cell is null if its payload is null, malformed or the document `null`."""
+        """Decode a binary array. The document `null` becomes null, too."""
         documents: list[Any] = [None if payload is None else payload[skip:] for payload in payloads.to_pylist()]
         malformed: dict[int, str] = {}
 

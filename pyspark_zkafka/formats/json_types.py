@@ -64,7 +64,6 @@ def is_json_schema(text: str) -> bool:
 
 
 def check_text(text: str, references: Mapping[str, str]) -> None:
-    """Raise INVALID_SCHEMA for a text that is neither JSON nor DDL."""
     if is_json_schema(text):
         _loads(text, "schema")
         for name, other in references.items():
@@ -226,7 +225,6 @@ def _without(node: dict[str, Any], keyword: str) -> dict[str, Any]:
 
 
 def _merged(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
-    """Return the struct with the fields of all structs."""
     by_name: dict[str, list[pa.Field]] = {}
     for field in (field for kind in kinds for field in kind):
         by_name.setdefault(field.name, []).append(field)
@@ -309,7 +307,6 @@ def check_forms(kind: pa.DataType) -> None:
 
 
 def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
-    """Yield the places and types that JSON cannot represent."""
     if pa.types.is_struct(kind) and any((field.metadata or {}).get(b"variant") for field in kind):
         yield f"{path or 'the column'} is variant"
         return
@@ -391,8 +388,6 @@ def spark_type(text: str, limits: TypeLimits | None = None) -> pa.DataType:
 
 
 class _Ddl:
-    """The tokens of a DDL that are left."""
-
     def __init__(self, text: str, limits: TypeLimits | None) -> None:
         self._text = text
         self._limits = limits

@@ -95,7 +95,6 @@ class ProtobufSchema:
         return ProtobufDecoder(_message_class(self), type, file)
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> ProtobufEncoder:
-        """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit."""
         return ProtobufEncoder(_message_class(self), type)
 
 

@@ -83,7 +83,6 @@ class ProtobufDecoder:
         self._written: dict[tuple[int, ...], str] = {}
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
-        """Decode a binary array. A cell is null if its payload is null or malformed."""
         from google.protobuf.message import DecodeError
 
         messages: list[Message | None] = []
