@@ -75,3 +75,5 @@ class TestCommitted:
         options = self.commit(zkafka_cluster, topic, b"7 ")
         with pytest.raises(Exception, match=rf"MALFORMED_ZNODE.*/consumers/g-{topic}/offsets/{topic}/0"):
             read(options).collect()
+        with zkafka_cluster.zookeeper() as client:  # commands with --all-groups would report it
+            client.delete(f"/consumers/g-{topic}", recursive=True)
