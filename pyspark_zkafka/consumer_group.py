@@ -99,7 +99,7 @@ class ConsumerGroup:
         if zookeeper_connect is not None:
             self._raw["zookeeper.connect"] = zookeeper_connect
         if subscribe:
-            self._raw["subscribe"] = _joined(subscribe)
+            self._raw["subscribe"] = _subscribe(subscribe)
         if subscribe_pattern is not None:
             self._raw["subscribePattern"] = subscribe_pattern
         self._options = parse_stream(self._raw)
@@ -132,7 +132,7 @@ class ConsumerGroup:
     @property
     def consumer(self) -> str:
         """The id under which the member is registered."""
-        return self._open()[1].consumer
+        return self._joined()[1].consumer
 
     def plan(self, spark: SparkSession) -> GroupBatch:
         """Plan a batch: fixed ranges of the owned partitions, from the committed to the latest offsets.
@@ -157,7 +157,7 @@ class ConsumerGroup:
         from pyspark_zkafka.read.stream_ends import StreamLimits
         from pyspark_zkafka.read.stream_positions import StreamStarts
 
-        session, member = self._open()
+        session, member = self._joined()
         member.rebalance()
         member.set_reading(())
         member.wait_settled()
@@ -175,7 +175,8 @@ class ConsumerGroup:
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
         return GroupBatch(self, spark, tuple(limited.values()), owner)
 
-    def _open(self) -> tuple[StreamSession, Membership]:
+    def _joined(self) -> tuple[StreamSession, Membership]:
+        """The session and the member; raises NOT_A_MEMBER outside the ``with`` block."""
         if self._session is None or self._session.member is None:
             raise NOT_A_MEMBER("A ConsumerGroup is a member only inside its with block; use it there")
         return self._session, self._session.member
@@ -190,7 +191,7 @@ class ConsumerGroup:
         return schema_ddl(read.include_headers) if pinned is None else frame_type(pinned, read.include_headers)
 
 
-def _joined(topics: Sequence[str]) -> str:
+def _subscribe(topics: Sequence[str]) -> str:
     """Return the option `subscribe`; rejects names that the option would read differently."""
     from pyspark_zkafka.model.topic_names import describe_bad_names
 
@@ -262,7 +263,7 @@ class GroupBatch:
         """
         from pyspark_zkafka.group.offsets import require_none_lost
 
-        session, member = self._member._open()
+        session, member = self._member._joined()
         result = session.offsets.commit({r.partition: r.until for r in self.ranges}, self._owner)
         member.set_reading(())
         require_none_lost(result, self._member._raw["group.id"])

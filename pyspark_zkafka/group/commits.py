@@ -145,7 +145,9 @@ class NoJvmOwner:
 
 
 def no_members(client: ZooKeeperConnection, group: str, ids: Znode | None) -> list[Operation]:
-    """Make operations that fail a transaction if the group has registered members. `ids` is the znode of registrations.
+    """Make operations that fail a transaction if the group has registered members.
+
+    `ids` is the znode of registrations, None if it is missing.
 
     A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. The operations
     delete ``/consumers/G/ids`` and create it again unchanged, or create and delete a missing one, after the creation of

@@ -228,8 +228,10 @@ class ClusterState:
         if not self._is_migration_reported:
             self._is_migration_reported = True
             _log.warning("%s", describe_migration(outdated))
-        self._have_brokers_left = not outdated.brokers
-        topics = subscribed_topics(self._subscription, self._brokers) if self._have_brokers_left else ()
+        if outdated.brokers:
+            return current_snapshot(outdated, self._brokers, self._read.connection, ())
+        self._have_brokers_left = True
+        topics = subscribed_topics(self._subscription, self._brokers)
         return current_snapshot(outdated, self._brokers, self._read.connection, topics)
 
     def _without_brokers(self, group: str) -> ClusterStateError:

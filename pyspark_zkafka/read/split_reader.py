@@ -61,8 +61,9 @@ class SplitReader:
       read_committed, where the consumer reports the last stable offset. Called if the position is beyond that offset, or
       the read times out.
     - `fallback`: opens the consumer that continues after Unsupported.
-    - `is_compared`: the brokers have compared the topic's id in every fetch: all records are from the planned topic. If
-      not, call `compare` at the end. One call is enough after several ranges of one topic.
+
+    At the end, `is_compared` is True if the brokers have compared the topic's id in every fetch: all records are from the
+    planned topic. If not, call `compare`. One call is enough after several ranges of one topic.
     """
 
     def __init__(

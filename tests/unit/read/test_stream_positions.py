@@ -207,11 +207,12 @@ def test_committed_offset() -> None:
 
 
 def test_moved_offset(caplog: pytest.LogCaptureFixture) -> None:
-    """An offset that another client has set takes precedence over the checkpoint's, and is logged."""
+    """An offset of another client takes precedence over the checkpoint's, and is logged; the query's own is neither."""
+    planned = checkpoint(PlannedRange(10, 20, 10, 55))
     with caplog.at_level(logging.WARNING):
-        assert (
-            find(Session({T0: StoredOffset(42, 60)}), checkpoint(PlannedRange(10, 20, 10, 55)), **{"group.id": "g"}) == 42
-        )
+        assert find(Session({T0: StoredOffset(10, 55)}), planned, **{"group.id": "g"}) == 20
+        assert "continuing" not in caplog.text
+        assert find(Session({T0: StoredOffset(42, 60)}), planned, **{"group.id": "g"}) == 42
     assert "continuing at offset 42 of group g instead of " in caplog.text
 
 
