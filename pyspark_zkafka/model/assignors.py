@@ -176,7 +176,12 @@ def java_hash(text: str) -> int:
 
 
 def _range(subscribers: Subscribers) -> Owners:
-    """Assign by topic. The first threads get one more partition if there is a remainder."""
+    """Assign by topic. The first threads get one more partition if there is a remainder.
+
+    >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
+    >>> [owner for _, owner in sorted(_range(orders).items())]
+    ['c1-0', 'c1-0', 'c2-0', 'c3-0']
+    """
     owners: Owners = {}
     for threads, partitions in _topics(subscribers):
         share, more = divmod(len(partitions), len(threads))
@@ -185,7 +190,12 @@ def _range(subscribers: Subscribers) -> Owners:
 
 
 def _legacy_range(subscribers: Subscribers) -> Owners:
-    """Assign by topic, the quotient rounded up: if there is a remainder, the last threads get fewer partitions, or none."""
+    """Assign by topic, the quotient rounded up: if there is a remainder, the last threads get fewer partitions, or none.
+
+    >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
+    >>> [owner for _, owner in sorted(_legacy_range(orders).items())]
+    ['c1-0', 'c1-0', 'c2-0', 'c2-0']
+    """
     owners: Owners = {}
     for threads, partitions in _topics(subscribers):
         owners |= _deal(partitions, dict.fromkeys(threads, -(-len(partitions) // len(threads))))

@@ -258,6 +258,7 @@ def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
     """
     found: dict[int, Entry] = {}
     for entry in entries:
+        # Of equal ones, the last: `max` returns its first argument.
         found[entry.slot] = max(entry, found.get(entry.slot, entry), key=lambda e: (e.batch, e.at_ms))
     return found
 

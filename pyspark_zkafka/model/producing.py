@@ -58,7 +58,8 @@ class Batch:
 
     Its delivery timeout counts from `waits_since`: see `Producing.due_at`. `sequence` and `place`, its number among the
     batches of its partition, are None until it is sent. `answer` is the error of its last attempt, `NONE` without an
-    answer. After an attempt without an answer it `is_unanswered`: a broker may write it later.
+    answer. After an attempt without an answer it `is_unanswered`: a broker may write it later. It `is_too_large` once a
+    broker has said so.
     """
 
     partition: TopicPartition
@@ -245,9 +246,11 @@ class Producing:
         """Forget the batches that are not in flight, or all, and return them. Do not send after it."""
         dropped: list[Batch] = []
         for partition in self._active.values():
-            for batches in (partition.flying, partition.waiting) if in_flight else (partition.waiting,):
-                dropped += batches
-                batches.clear()
+            if in_flight:
+                dropped += partition.flying
+                partition.flying.clear()
+            dropped += partition.waiting
+            partition.waiting.clear()
         if in_flight:
             self._flying.clear()
         self._active = {tp: partition for tp, partition in self._active.items() if partition.flying}

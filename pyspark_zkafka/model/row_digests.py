@@ -71,7 +71,9 @@ def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
 def _cells(batch: OutgoingBatch, column: pa.Array | None) -> list[Any]:
     if column is None:
         return [None] * len(batch.value)
-    return list((column if pa.types.is_integer(column.type) else column.cast(pa.large_binary())).to_pylist())
+    if not pa.types.is_integer(column.type):
+        column = column.cast(pa.large_binary())
+    return list(column.to_pylist())
 
 
 def _field(data: bytes | None) -> bytes:

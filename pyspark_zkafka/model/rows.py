@@ -29,9 +29,9 @@ def _is_headers(kind: pa.DataType) -> bool:
 
 
 _EXPECTED = {
-    "value": ("string or binary", _PAYLOADS.__contains__),
-    "key": ("string or binary", _PAYLOADS.__contains__),
-    "topic": ("string", _TEXTS.__contains__),
+    "value": ("string or binary", lambda kind: kind in _PAYLOADS),
+    "key": ("string or binary", lambda kind: kind in _PAYLOADS),
+    "topic": ("string", lambda kind: kind in _TEXTS),
     "partition": ("int", pa.types.is_int32),
     "headers": ("array<struct<key:string,value:binary>>", _is_headers),
     "timestamp": (

@@ -130,8 +130,9 @@ class TestWritten:
         values = [b"%d" % n for n in range(3000)]
         begin = time.monotonic()
         limits = {"queue.buffering.max.messages": 500, "linger.ms": 60_000}
-        acknowledged, _ = write([(frame(value=values), [n % 5 for n in range(3000)])], partitions=5, **limits)
+        acknowledged, found = write([(frame(value=values), [n % 5 for n in range(3000)])], partitions=5, **limits)
         assert acknowledged == 3000
+        assert [len(found[partition]) for partition in range(5)] == [600] * 5
         assert time.monotonic() - begin < 60
 
     @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
