@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.servers import format_storage, new_cluster_id
+from pyspark_zkafka.testing.servers import format_storage
 
 
 @pytest.fixture
@@ -28,13 +27,6 @@ def jars(tmp_path: Path) -> str:
     jar = tmp_path / "kafka.jar"
     jar.touch()
     return str(jar)
-
-
-def test_cluster_ids() -> None:
-    """A cluster id is 16 random bytes in URL-safe base64 without padding, as in Kafka."""
-    ids = {new_cluster_id() for _ in range(100)}
-    assert len(ids) == 100
-    assert all(len(found) == 22 and len(base64.urlsafe_b64decode(f"{found}==")) == 16 for found in ids)
 
 
 def test_each_node_is_formatted(fake_java: Any, files: list[Path], jars: str) -> None:
