@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -278,22 +278,18 @@ def follow(lines: Iterable[str], progress: Progress, task: TaskID) -> list[str]:
 
 def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
     """Return the text of an Ivy file that requests the coordinates."""
-
-    def dependency(org: str, name: str, revision: str, ext: str = "jar", classifier: str = "") -> str:
-        kind = f"name={quoteattr(name)} type={quoteattr(ext)} ext={quoteattr(ext)} m:classifier={quoteattr(classifier)}"
-        return (
-            f"    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
-            f' transitive="{str(transitive).lower()}" conf="default-&gt;default"'
-            + (f"><artifact {kind}/></dependency>" if classifier else "/>")
-        )
-
-    dependencies = "\n".join(dependency(*coordinate.split(":")) for coordinate in coordinates)
-    return (
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
-        '  <info organisation="zkafka" module="local-cluster"/>\n'
-        '  <configurations><conf name="default"/></configurations>\n'
-        f"  <dependencies>\n{dependencies}\n  </dependencies>\n</ivy-module>\n"
-    )
+    module = Element("ivy-module", {"version": "2.0", "xmlns:m": "http://ant.apache.org/ivy/maven"})
+    SubElement(module, "info", organisation="zkafka", module="local-cluster")
+    SubElement(SubElement(module, "configurations"), "conf", name="default")
+    dependencies = SubElement(module, "dependencies")
+    options = {"transitive": str(transitive).lower(), "conf": "default->default"}
+    for coordinate in coordinates:
+        org, name, revision, *archive = coordinate.split(":")
+        dependency = SubElement(dependencies, "dependency", options, org=org, name=name, rev=revision)
+        if archive:
+            ext, classifier = archive
+            SubElement(dependency, "artifact", {"name": name, "type": ext, "ext": ext, "m:classifier": classifier})
+    return tostring(module, encoding="unicode")
 
 
 def _settings() -> list[str]:

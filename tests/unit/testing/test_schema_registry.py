@@ -45,7 +45,7 @@ def test_archive(archive: Any) -> None:
     assert (folder / "lib" / "a.jar").read_text() == "library"
     assert not list(folder.glob("*.zip"))
     asked = (archive.folder / "asked.xml").read_text()
-    assert '<artifact name="app" type="zip" ext="zip" m:classifier="all"/>' in asked
+    assert '<artifact name="app" type="zip" ext="zip" m:classifier="all" />' in asked
 
 
 def test_life(archive: Any, tmp_path: Path) -> None:
