@@ -193,8 +193,7 @@ class KafkaAdmin(AdminRequests):
         self._begin_request()
         resource = ConfigResource("broker", str(broker))
         future = self._admin().describe_configs([resource], request_timeout=self._timeout_s)[resource]
-        doing = f"describing the configuration of broker {broker}"
-        found = self._call(doing, lambda _: self._result(doing, future)).get(name)
+        found = self._answer(f"describing the configuration of broker {broker}", future).get(name)
         return None if found is None else found.value
 
     def list_offsets(

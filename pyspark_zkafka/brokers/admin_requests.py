@@ -170,14 +170,6 @@ class AdminRequests:
         self._admin().poll(0)
         self._reports.begin()
 
-    def _call(self, doing: str, call: Callable[[AdminClient], T]) -> T:
-        try:
-            answer = call(self._admin())
-        except KafkaException as error:
-            raise self._error(error, doing) from error
-        self._reports.answered()
-        return answer
-
     def _error(self, error: KafkaException, doing: str) -> ZKafkaError:
         self._admin().poll(0)
         return self._reports.error(error, f"{doing} at {self._servers}")
@@ -198,6 +190,12 @@ class AdminRequests:
             else:
                 self._reports.answered()
                 return answer
+
+    def _answer(self, doing: str, future: Future[Any]) -> Any:
+        try:
+            return self._result(doing, future)
+        except KafkaException as error:
+            raise self._error(error, doing) from error
 
     def _ask_controller(self, doing: str, ask: Callable[[AdminClient, float], T]) -> T:
         """Send a request to the controller, or to its successor if it is gone.

@@ -304,7 +304,7 @@ class GroupAdmin(KafkaAdmin):
         self._begin_request()
         doing = "listing groups"
         future = self._admin().list_consumer_groups(request_timeout=self._timeout_s)
-        found = self._call(doing, lambda _: self._result(doing, future))
+        found = self._answer(doing, future)
         for error in found.errors:
             raise self._error(error if isinstance(error, KafkaException) else KafkaException(error), doing)
         return sorted(group.group_id for group in found.valid)
