@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -288,41 +287,28 @@ _REMEDIES = {
 _DEFAULT_REMEDY = "write again: the next attempt finds out by the ledger whether the rows were committed"
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """A failed transaction. `elapsed_ms` counts from its start, and is None before it."""
+def transaction_failed(
+    error: KafkaError, doing: str, transactional_id: str, timeout_ms: int, elapsed_ms: int | None
+) -> TransactionFailed:
+    """Our error for one of librdkafka's, with the original name and text; `doing` describes the step.
 
-    transactional_id: str
-    timeout_ms: int
-    elapsed_ms: int | None = None
-
-    @property
-    def is_overdue(self) -> bool:
-        """True if the brokers may have aborted the transaction after its time-out."""
-        return self.elapsed_ms is not None and self.elapsed_ms >= self.timeout_ms
-
-
-def transaction_failed(error: KafkaError, doing: str, transaction: Transaction) -> TransactionFailed:
-    """Our error for one of librdkafka's, with the original name and text; `doing` describes the step."""
+    `elapsed_ms` counts from the transaction's start, and is None before it.
+    """
     found = f"{doing}: {error.name()} ({error.str()})"
-    parameters = {"transactional_id": transaction.transactional_id, "code": error.name()}
+    parameters = {"transactional_id": transactional_id, "code": error.name()}
     # Brokers return the same errors after another producer has taken the id, and after they have aborted the transaction.
     if error.code() in _FENCING_CODES:
-        overdue = transaction.is_overdue
-        return FENCED(f"{found}; {_of_fencing(transaction)}", overdue=overdue, **parameters)
-    remedy = _REMEDIES.get(error.code(), _DEFAULT_REMEDY)
-    remedy = remedy.format(id=transaction.transactional_id, timeout_ms=transaction.timeout_ms)
-    return TRANSACTION_FAILED(f"{found}; {remedy}", **parameters)
-
-
-def _of_fencing(transaction: Transaction) -> str:
-    if transaction.is_overdue:
-        return (
-            f"the transaction of {transaction.transactional_id} was begun {transaction.elapsed_ms} ms ago, and brokers "
-            f"abort one after {transaction.timeout_ms} ms; write less in each task, or raise kafka.transaction.timeout.ms"
+        if elapsed_ms is not None and elapsed_ms >= timeout_ms:
+            reason = (
+                f"the transaction of {transactional_id} was begun {elapsed_ms} ms ago, and brokers abort one after "
+                f"{timeout_ms} ms; write less in each task, or raise kafka.transaction.timeout.ms"
+            )
+            return FENCED(f"{found}; {reason}", overdue=True, **parameters)
+        reason = (
+            f"another producer has begun to write as {transactional_id}. Unless this attempt was committed before, its "
+            "rows never become visible. The other producer is a later attempt of the same task, or another query or job, "
+            "which then needs its own checkpoint or writerName"
         )
-    return (
-        f"another producer has begun to write as {transaction.transactional_id}. Unless this attempt was committed before, "
-        "its rows never become visible. The other producer is a later attempt of the same task, or another query or job, "
-        "which then needs its own checkpoint or writerName"
-    )
+        return FENCED(f"{found}; {reason}", overdue=False, **parameters)
+    remedy = _REMEDIES.get(error.code(), _DEFAULT_REMEDY).format(id=transactional_id, timeout_ms=timeout_ms)
+    return TRANSACTION_FAILED(f"{found}; {remedy}", **parameters)

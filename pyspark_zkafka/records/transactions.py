@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S
-from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, Transaction, transaction_failed
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, transaction_failed
 from pyspark_zkafka.brokers.pool import leave_open
 from pyspark_zkafka.conditions import TRANSACTION_TIMEOUT
 from pyspark_zkafka.errors import ZKafkaError
@@ -292,7 +292,7 @@ class TransactionalProducer(CountingProducer):
 
     def _failed(self, error: KafkaError, doing: str) -> ZKafkaError:
         elapsed_ms = None if self._began_at is None else int((self._clock() - self._began_at) * 1000)
-        return transaction_failed(error, doing, Transaction(self._id, self.transaction_timeout_ms, elapsed_ms))
+        return transaction_failed(error, doing, self._id, self.transaction_timeout_ms, elapsed_ms)
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
         """The record's error if it failed the transaction, or if the topic is missing; else the transaction's error."""
