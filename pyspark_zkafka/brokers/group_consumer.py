@@ -149,7 +149,7 @@ class GroupConsumer:
                 sorted(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
         except KafkaException as error:
-            raise self._of_group(error.args[0]) from error
+            raise membership_error(error.args[0], self._group, self._options) from error
 
     def poll(self) -> ZKafkaError | None:
         """Report events, and return the last error of the membership, if any. Does not wait.
@@ -161,13 +161,13 @@ class GroupConsumer:
             try:
                 message = self._client.poll(0)
             except KafkaException as error:
-                return self._of_group(error.args[0])
+                return membership_error(error.args[0], self._group, self._options)
             if message is None:
                 break
             problem = message.error()
             # Errors of paused partitions do not matter, and librdkafka handles others by rejoining.
             if problem is not None and (problem.fatal() or problem.code() not in _PASSING_CODES):
-                found = self._of_group(problem)
+                found = membership_error(problem, self._group, self._options)
                 self._fatal = self._fatal or (found if _is_fatal(problem) else None)
         if found is None and not self._is_member:
             found = self._reports.refusal(f"joining group {self._group}", REFUSED_FOR_S)
@@ -196,7 +196,7 @@ class GroupConsumer:
         try:
             self._client.commit(offsets=positions, asynchronous=True)
         except KafkaException as error:
-            self._on_event(CommitAnswer(offsets, *self._status(error.args[0])))
+            self._on_event(CommitAnswer(offsets, *commit_status(error.args[0], self._group, self._options)))
 
     def topic_names(self) -> list[str]:
         """The names of all topics. Blocks for a request, for at most a second. Raises ZKafkaError without an answer."""
@@ -248,13 +248,8 @@ class GroupConsumer:
             return
         offsets = {TopicPartition(p.topic, p.partition): p.offset for p in partitions}
         failed = error or next((p.error for p in partitions if p.error is not None), None)
-        self._on_event(CommitAnswer(offsets, *(("done", None) if failed is None else self._status(failed))))
-
-    def _status(self, error: KafkaError) -> tuple[CommitStatus, ZKafkaError]:
-        return commit_status(error, self._group, self._options)
-
-    def _of_group(self, error: KafkaError) -> ZKafkaError:
-        return membership_error(error, self._group, self._options)
+        outcome = () if failed is None else commit_status(failed, self._group, self._options)
+        self._on_event(CommitAnswer(offsets, *outcome))
 
 
 def commit_status(error: KafkaError, group: str, options: KafkaGroupOptions) -> tuple[CommitStatus, ZKafkaError]:
