@@ -111,22 +111,18 @@ class KafkaAdmin(AdminRequests):
         patient_until = time.monotonic() + PATIENCE_S
         requested = None if topics is None else sorted(topics)
         while True:
-            cluster, described, asked = self._described_cluster(requested)
+            # librdkafka cannot request a name of more than 512 characters.
+            cluster = self._metadata(*list(filter(is_topic_name, requested or ()))[:1])
+            if requested is None:
+                asked = sorted(filter(is_topic_name, cluster.topics))
+            else:
+                asked = requested or covering_topics(cluster)
+            described = self._describe(asked)
             if not unknown_topics(cluster, described, asked) or time.monotonic() > patient_until:
                 protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
                 return described_snapshot(cluster, described, protocol, asked if requested is None else requested)
             self._replace_client()  # the controller has just started: librdkafka has forgotten all brokers
             self._admin().poll(_PAUSE_S)
-
-    def _described_cluster(self, requested: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
-        """The brokers' metadata, descriptions of topics, and the names of the requested topics."""
-        # librdkafka cannot request a name of more than 512 characters.
-        cluster = self._metadata(*list(filter(is_topic_name, requested or ()))[:1])
-        if requested is None:
-            asked = sorted(filter(is_topic_name, cluster.topics))
-        else:
-            asked = requested or covering_topics(cluster)
-        return cluster, self._describe(asked), asked
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """The ids of the topics that exist. None before Kafka 2.8, which introduced topic ids."""
@@ -410,9 +406,9 @@ def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> Abstra
 def described_snapshot(
     cluster: Any, topics: Mapping[str, Any], security_protocol: str, names: Collection[str]
 ) -> ClusterSnapshot:
-    """Make a snapshot from a ``ClusterMetadata`` and the ``TopicDescription`` of each of `names`.
+    """Make `KafkaAdmin.snapshot` from a ``ClusterMetadata`` and the ``TopicDescription`` of each of `names`.
 
-    It has no leader epochs (-1), one endpoint per broker, of the listener that answered, and the racks in all descriptions.
+    It has the racks in all descriptions, also of other topics.
     """
     nodes = [node for found in topics.values() for p in found.partitions for node in p.replicas]
     racks = {node.id: node.rack for node in nodes}
