@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.testing.conditions import (
@@ -31,7 +31,7 @@ from pyspark_zkafka.testing.conditions import (
     NO_CLUSTER_UP,
 )
 from pyspark_zkafka.testing.jars import cache_folder, find_java, kafka_classpath
-from pyspark_zkafka.testing.processes import ForeignProcesses, Wait
+from pyspark_zkafka.testing.processes import ForeignProcesses, Wait, try_lock
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _state(name: str) -> DetachedCluster | None:
     """Read a cluster's state; None if its daemon does not run."""
     try:
         with _file(name, "lock").open("r") as lock:
-            if _lock(lock, fcntl.LOCK_SH):
+            if try_lock(lock, fcntl.LOCK_SH):
                 return None
         return DetachedCluster(**json.loads(_file(name, "json").read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -230,17 +230,9 @@ def _state(name: str) -> DetachedCluster | None:
 def _exclusively(name: str) -> Iterator[None]:
     with _file(name, "lock").open("a") as lock:
         # Readers of the state share the lock briefly.
-        if not Wait(2).until(lambda: _lock(lock, fcntl.LOCK_EX)):
+        if not Wait(2).until(lambda: try_lock(lock, fcntl.LOCK_EX)):
             raise CLUSTER_ALREADY_UP(f"A local cluster named {name!r} is starting or running")
         yield
-
-
-def _lock(file: TextIO, kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -115,12 +115,19 @@ def _reserve(port: int) -> TextIO | None:
     folder = Path(tempfile.gettempdir()) / f"zkafka-ports-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     file = (folder / str(port)).open("a")
+    if try_lock(file, fcntl.LOCK_EX):
+        return file
+    file.close()
+    return None
+
+
+def try_lock(file: TextIO, kind: int) -> bool:
+    """Lock a file, by `fcntl.LOCK_EX` or `LOCK_SH`; False if another process has locked it."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
-        return None
-    return file
+        return False
+    return True
 
 
 def _is_free(port: int) -> bool:
