@@ -93,7 +93,7 @@ class KafkaGroup:
     def is_shared_by(self, count: int) -> bool:
         """Return whether exactly this many members share all partitions."""
         state = self._admin.group_states([self._name])[self._name]
-        shares = [len(places) for places in state.assigned.values()]
+        shares = [len(places) for places in state.members.values()]
         return state.name == "STABLE" and len(shares) == count and sum(shares) == PARTITIONS and all(shares)
 
     def is_empty(self) -> bool:

@@ -258,15 +258,14 @@ def _raise_denial(consumer: Consumer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group's state by its coordinator, and the ids of its members. An unknown group is ``DEAD``.
+    """A group's state by its coordinator, and the present and future partitions of each member, by the member's id.
 
-    `assigned` has the present and the future partitions of each member. Groups of the consumer protocol are
-    ``STABLE`` or ``UNKNOWN``: librdkafka has no names for their other states.
+    An unknown group is ``DEAD``. Groups of the consumer protocol are ``STABLE`` or ``UNKNOWN``: librdkafka has no names for
+    their other states.
     """
 
     name: str
-    members: tuple[str, ...] = ()
-    assigned: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
+    members: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
 
     @property
     def is_active(self) -> bool:
@@ -461,8 +460,7 @@ class GroupAdmin(KafkaAdmin):
         found = self._of_group(group, f"describing group {group}", future, lambda: None)
         if found is None:
             return GroupState("DEAD")
-        assigned = {member.member_id: _assigned(member) for member in found.members}
-        return GroupState(found.state.name, tuple(assigned), assigned)
+        return GroupState(found.state.name, {member.member_id: _assigned(member) for member in found.members})
 
     def _of_group(self, group: str, doing: str, future: Future[Any], unknown: Callable[[], Any] | None = None) -> Any:
         """A request's result. `unknown` returns the result for a group that does not exist."""

@@ -86,7 +86,7 @@ class KafkaJoin:
                 raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
             found = admin.snapshot(topics)
         partitions = found.all_partitions()
-        return state.name == "STABLE" and is_final(state.assigned, member_id, owned, partitions)
+        return state.name == "STABLE" and is_final(state.members, member_id, owned, partitions)
 
 
 def old_brokers(zookeeper: ZooKeeperClient) -> list[int]:

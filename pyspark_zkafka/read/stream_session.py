@@ -224,8 +224,8 @@ class StreamSession:
         from pyspark_zkafka.brokers.groups import GroupAdmin
 
         with GroupAdmin.of(self._read.connection, self.cluster.servers()) as admin:
-            assigned = admin.group_states([group])[group].assigned
-        return {tp: member for member, theirs in assigned.items() for tp in theirs.intersection(partitions)}
+            members = admin.group_states([group])[group].members
+        return {tp: member for member, theirs in members.items() for tp in theirs.intersection(partitions)}
 
     def _without_start(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions without an offset in topics with other offsets of the group in Kafka.

@@ -50,7 +50,7 @@ def test_wide_topic(faulty_kafka4: LocalCluster, stream: Callable[..., Stream], 
 
         def shares() -> list[int]:
             state = brokers.group_states([group.name])[group.name]
-            return sorted(map(len, state.assigned.values())) if state.name == "STABLE" else []
+            return sorted(map(len, state.members.values())) if state.name == "STABLE" else []
 
         def committed(offset: int) -> bool:
             found = brokers.committed(group.name)

@@ -208,7 +208,8 @@ def ensemble(version: int = 2) -> EnsembleClient:
 
 def coordinators() -> GroupAdmin:
     """Return coordinators of the group g with two members, and of h without any."""
-    return cast(GroupAdmin, GroupBrokers({}, {"g": {T0: 7}}, {"g": GroupState("STABLE", ("m1", "m2"))}))
+    state = GroupState("STABLE", {"m1": frozenset(), "m2": frozenset()})
+    return cast(GroupAdmin, GroupBrokers({}, {"g": {T0: 7}}, {"g": state}))
 
 
 def test_members_in_kafka() -> None:

@@ -32,7 +32,7 @@ def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..
 def test_group_in_both_places(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
     """A group whose consumers have moved to Kafka shows them, and its topics in both places."""
     group_admin.stored = {"idle": {TopicPartition("u", 0): 4}}
-    group_admin.states = {"idle": GroupState("STABLE", ("m1", "m2"))}
+    group_admin.states = {"idle": GroupState("STABLE", {"m1": frozenset(), "m2": frozenset()})}
     found = {row["group"]: row for row in run(list_, storage="both")}["idle"]
     assert [found[n] for n in ("members", "topics", "state", "store")] == [2, ["t", "u"], "Stable", "both"]
 

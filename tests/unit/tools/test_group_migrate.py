@@ -19,7 +19,7 @@ from tests.support.group_brokers import GroupBrokers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATH_0 = "/consumers/g/offsets/t/0"
-ACTIVE = GroupState("STABLE", ("m1",))
+ACTIVE = GroupState("STABLE", {"m1": frozenset()})
 REFUSED = ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")
 
 
@@ -127,7 +127,7 @@ def test_refused_partition(group_admin: Any, show: Callable[..., tuple[str, str]
 
 def test_group_that_fails_beside_others(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any) -> None:
     """A group that cannot be copied does not prevent copies of others, and reasons name the group."""
-    group_admin.states["g"] = GroupState("STABLE", ("m1",))
+    group_admin.states["g"] = GroupState("STABLE", {"m1": frozenset()})
     notes = failed(show, capsys, ["g", "idle"]).splitlines()
     assert notes[0] == "Active, and not copied without --live: g."
     assert notes[1].startswith("g t-0: The offsets were not copied: group g is STABLE in Kafka, with 1 member(s)")
@@ -153,7 +153,7 @@ def test_consumers_that_join_while_a_group_is_copied(
 
 def test_group_that_fails_alone(group_admin: Any, run: Callable[..., list[Row]]) -> None:
     """If the only group fails, its error is the command's error."""
-    group_admin.states["g"] = GroupState("STABLE", ("m1",))
+    group_admin.states["g"] = GroupState("STABLE", {"m1": frozenset()})
     with pytest.raises(GroupError, match="GROUP_ACTIVE"):
         run(migrate, ["g"])
 

@@ -248,7 +248,7 @@ def test_active_in_zookeeper(stored: EnsembleClient, brokers: GroupBrokers) -> N
 @pytest.mark.parametrize(("storage", "is_refused"), [("zookeeper", False), ("kafka", True), ("both", True)])
 def test_active_in_kafka(stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, is_refused: bool) -> None:
     """Members that Kafka coordinates prevent a reset of offsets in Kafka."""
-    brokers.states["g"] = GroupState("STABLE", ("m1",))
+    brokers.states["g"] = GroupState("STABLE", {"m1": frozenset()})
     wanted = resets(storage, stored, brokers)
     if is_refused:
         with pytest.raises(GroupError, match="the current state is STABLE, with 1 member"):
@@ -281,7 +281,7 @@ def test_member_that_joins_before_the_reset(stored: EnsembleClient, brokers: Gro
     if place == "zookeeper":
         stored.put("/consumers/g/ids/g_a")
     else:
-        brokers.states["g"] = GroupState("STABLE", ("m1",))
+        brokers.states["g"] = GroupState("STABLE", {"m1": frozenset()})
     with pytest.raises(GroupError, match="The offsets were not reset"):
         kafka.apply(planned)
     assert brokers.stored["g"] == before
