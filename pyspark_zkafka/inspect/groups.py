@@ -207,6 +207,11 @@ class StoredOffsets:
         return {tp: stored.offset for tp, stored in self.offsets.items()}
 
     @property
+    def positions(self) -> dict[Partition, int]:
+        """The offsets of 0 or more, and the positions of Kafka 0.7."""
+        return self.values | self.legacy
+
+    @property
     def partitions(self) -> set[TopicPartition]:
         """The partitions that have a znode, whatever it contains."""
         return {*self.offsets, *self.unset, *self.unreadable}

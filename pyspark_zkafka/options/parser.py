@@ -74,7 +74,10 @@ class OptionParser:
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
     def value(self, name: str, derived: Any = None) -> Any:
-        """Read the value as the option's row says; return its default, or `derived`, if it is not given or is malformed."""
+        """Read the value as the option's row says; return its default, or `derived`, if it is not given or is malformed.
+
+        `derived` counts only for a row without a default.
+        """
         option = BY_NAME[name.lower()]
         try:
             if self.has(name):

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pyspark_zkafka.model.offsets import Ago, AtTimestamp
 
 _ISO_DURATION_FORM = 'PnDTnHnMnS, such as P7D or PT1H30M, or words such as "90 minutes"'
-_ISO_DURATION = re.compile(
+_ISO_DURATION = re.compile(  # P and T must not be the last characters
     r"(?P<sign>[-+]?)P(?=.)(?:(?P<days>[-+]?[0-9]{1,12})D)?"
     r"(?:T(?=.)(?:(?P<hours>[-+]?[0-9]{1,12})H)?(?:(?P<minutes>[-+]?[0-9]{1,12})M)?"
     r"(?:(?P<seconds>[-+]?[0-9]{1,12}(?:[.,][0-9]{0,9})?)S)?)?",

@@ -145,7 +145,7 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
         target.output.note(*planned.warnings)
         rows: list[Row] = []
         for name, of_group in planned.offsets.items():
-            current = planned.stored[name].values | planned.stored[name].legacy
+            current = planned.stored[name].positions
             rows += [
                 {
                     "group": name,

@@ -86,6 +86,7 @@ class AdminState:
 
 
 def topic_config_path(topic: str) -> str:
+    """``/config/topics/T``."""
     return child_path(TOPIC_CONFIGS, topic)
 
 

@@ -120,7 +120,7 @@ def test_positions_of_kafka_07(stored: EnsembleClient) -> None:
     legacy = LegacyPartition("t", 1, 0)
     stored.put("/consumers/g/offsets/t/1-0", b"4096")
     planned = plan_import(stored, BROKERS, [OffsetLine("g", legacy, 8192)])
-    assert (planned.offsets, planned.stored["g"].legacy) == ({"g": {legacy: 8192}}, {legacy: 4096})
+    assert (planned.offsets, planned.stored["g"].positions[legacy]) == ({"g": {legacy: 8192}}, 4096)
 
 
 def test_active_group(stored: EnsembleClient) -> None:
