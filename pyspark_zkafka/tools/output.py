@@ -80,7 +80,7 @@ class Output:
     ) -> None:
         """Write rows, or the note `empty` if there are none; the layouts in `narrower` are tried as by `fitted`.
 
-        JSON has the columns `in_json`, by default those of the widest table.
+        With ``--json``, each row has the columns `in_json`; without `in_json`, the columns `shown`.
         """
         found = list(rows)
         if self.as_json:
