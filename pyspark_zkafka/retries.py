@@ -15,7 +15,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 K = TypeVar("K")
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 _REPEAT_S = 60.0
 _BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -34,13 +33,20 @@ def may_succeed_later(error: ZKafkaError) -> bool:
     return error.retriable or isinstance(error, UnknownTopic)
 
 
-def backoff_s(attempt: int, jitter: float) -> float:
-    """Return the pause before retry `attempt` (1 = first) after a conflict; `jitter` is in [0, 1).
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The wait after a failure, which doubles from `first_s` to `most_s`."""
 
-    >>> [backoff_s(attempt, jitter=0.5) for attempt in (1, 2, 9)]
-    [0.04, 0.08, 1.0]
-    """
-    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt) * (0.5 + jitter)
+    first_s: float
+    most_s: float
+
+    def wait_s(self, failures: int) -> float:
+        """The wait after this many failures in a row.
+
+        >>> [Backoff(0.02, 1.0).wait_s(n) for n in (1, 2, 3, 10)]
+        [0.02, 0.04, 0.08, 1.0]
+        """
+        return min(self.first_s * float(2 ** min(failures - 1, 30)), self.most_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pyspark_zkafka.group.claims import claim_paths, is_claim_of, thread_of
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition, offset_parents, owner_parents
-from pyspark_zkafka.retries import backoff_s
+from pyspark_zkafka.retries import Backoff
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import (
@@ -33,6 +33,7 @@ from pyspark_zkafka.zookeeper.transactions import (
 )
 
 _ATTEMPTS = 10
+_BACKOFF = Backoff(0.04, 1.0)
 _MAX_UNANSWERED = 3
 _SHOWN = 3
 _NEVER = 2**31 - 1  # a version that no znode has: a missing znode must not be created meanwhile
@@ -325,7 +326,7 @@ class _Commit:
         conflict: Conflict | None = None
         for attempt in range(_ATTEMPTS):
             if attempt:
-                self.sleep(backoff_s(attempt, self.jitter()))
+                self.sleep(_BACKOFF.wait_s(attempt) * (0.5 + self.jitter()))
             try:
                 conflict = self._attempt(partitions)
             except ZooKeeperError as error:

@@ -35,11 +35,10 @@ from pyspark_zkafka.records.direct.messages import (
     read_epoch_end,
     read_list_offsets,
 )
-from pyspark_zkafka.records.direct.settings import Backoff
 from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, MalformedResponse, Unsupported
 from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
-from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.retries import Backoff, Deadline
 
 Feed = Callable[[memoryview, Sequence[tuple[int, int]] | None], FedBatches]
 """`RecordDecoder.feed`: takes the record batches of a response, and its aborted transactions."""

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.records.direct.fetch import FetchSettings
 from pyspark_zkafka.records.direct.wire import Unsupported
+from pyspark_zkafka.retries import Backoff
 
 _KAFKA_PORT = 9092
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -131,22 +132,6 @@ class SocketSettings:
     setup_timeout_s: float
     request_timeout_s: float
     most_response_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The wait after a failure, which doubles from `first_s` to `most_s`."""
-
-    first_s: float
-    most_s: float
-
-    def wait_s(self, failures: int) -> float:
-        """The wait after this many failures in a row.
-
-        >>> [Backoff(0.02, 1.0).wait_s(n) for n in (1, 2, 3, 10)]
-        [0.02, 0.04, 0.08, 1.0]
-        """
-        return min(self.first_s * float(2 ** min(failures - 1, 30)), self.most_s)
 
 
 @dataclass(frozen=True, slots=True)
