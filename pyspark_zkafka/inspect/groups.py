@@ -54,16 +54,6 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """An offset in ZooKeeper, with the time and the transaction of its last write. Negative for no offset."""
-
-    offset: int
-    modified_ms: int | None = None
-    mzxid: int | None = None
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class UnreadableZnode:
     """A registration, claim or offset that consumers since Kafka 0.8 cannot read: it is malformed, or from Kafka 0.7.
 
@@ -91,7 +81,7 @@ class GroupReport:
     name: str
     members: Mapping[str, Member] = field(default_factory=dict)
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
     unreadable_members: Mapping[str, UnreadableZnode] = field(default_factory=dict)
     unreadable_owners: tuple[UnreadableZnode, ...] = ()
@@ -153,7 +143,7 @@ def decode_groups(
 def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[str, Znode]) -> GroupReport:
     members: dict[str, Member] = {}
     claims: dict[TopicPartition, Owner] = {}
-    commits: dict[TopicPartition, Committed] = {}
+    commits: dict[TopicPartition, StoredOffset] = {}
     unreadable: dict[str, list[UnreadableZnode]] = {"ids": [], "owners": [], "offsets": []}
     for path, node in nodes.items():
         stat = node.stat
@@ -176,7 +166,7 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
         if isinstance(value, str):
             claims[partition] = Owner(value, stat.ephemeral_owner)
         else:
-            commits[partition] = Committed(value, stat.modified_ms, stat.mzxid, stat.version)
+            commits[partition] = StoredOffset(value, stat.mzxid, stat.modified_ms, stat.version)
     parents = group_znodes.owners_path(group), group_znodes.offsets_path(group)
     topics = frozenset(name for parent in parents for name in children.get(parent, ()))
     unreadable_members = {znode.path.rpartition("/")[2]: znode for znode in unreadable["ids"]}
@@ -234,7 +224,7 @@ def stored_in(group: GroupReport) -> StoredOffsets:
         if committed.offset < 0:
             found.unset.add(tp)
         else:
-            found.offsets[tp] = StoredOffset(committed.offset, committed.mzxid)
+            found.offsets[tp] = committed
     for znode in group.unreadable_offsets:
         topic = znode.path.split("/")[-2]
         if not is_topic_name(topic):
@@ -311,7 +301,7 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 
 
 def _partition_report(
-    group: GroupReport, tp: TopicPartition, committed: Committed | None, log: LogBounds
+    group: GroupReport, tp: TopicPartition, committed: StoredOffset | None, log: LogBounds
 ) -> PartitionReport:
     owner, in_kafka = group.owners.get(tp), group.kafka_offsets.get(tp)
     in_zookeeper = None if committed is None or committed.offset < 0 else committed.offset

@@ -13,10 +13,15 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, NamedPosition, moves
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """A group's offset, and the ``mzxid`` of its znode: the ZooKeeper transaction that wrote it. None for Kafka's store."""
+    """A group's offset, and the ``mzxid`` of its znode: the ZooKeeper transaction that wrote it. None for Kafka's store.
+
+    Reports also have the time of that write and the znode's version. They have negative numbers, which mean no offset.
+    """
 
     offset: int
     mzxid: int | None = None
+    modified_ms: int | None = None
+    version: int = 0
 
     def is_older_than(self, czxid: int | None) -> bool:
         """Return True if the offset was written before ZooKeeper transaction `czxid`, which created the partition."""

@@ -20,10 +20,11 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Owner, partitions_by_topic
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, Owner, partitions_by_topic
 from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition, session_text
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.tools.command import FAILED, AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import columns
@@ -187,13 +188,13 @@ def _offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds
             yield Problem(group.name, tp.topic, tp.partition, *found)
 
 
-def _offset_problem(group: str, tp: TopicPartition, committed: Committed, log: LogBounds) -> tuple[str, str, str] | None:
+def _offset_problem(group: str, tp: TopicPartition, committed: StoredOffset, log: LogBounds) -> tuple[str, str, str] | None:
     reset = f"zkafka groups reset-offsets {shlex.quote(group)} --topic {shlex.quote(f'{tp.topic}:{tp.partition}')}"
     if committed.offset < 0:
         return None
     if log.start is None or log.end is None:
         return "unverified offset", f"offset {committed.offset}; no leader returned the bounds of the log", _LEADER
-    if log.czxid is not None and committed.mzxid is not None and 0 < committed.mzxid < log.czxid and committed.offset:
+    if committed.offset and committed.is_older_than(log.czxid):
         found = f"offset {committed.offset} was committed before the topic was created"
         return "offset of a deleted topic", found, f"{reset} --to-earliest"
     if committed.offset < log.start:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from pyspark_zkafka.inspect.groups import (
-    Committed,
     GroupReport,
     GroupReports,
     LogBounds,
@@ -20,6 +19,7 @@ from pyspark_zkafka.inspect.groups import (
     member_notes,
 )
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
@@ -55,7 +55,7 @@ def test_znodes() -> None:
         "g",
         {"g_c1": Member(ConsumerRegistration({"t": 2}, "static", "5"), 7)},
         {T0: Owner("g_c1-0", 7)},
-        {T0: Committed(17, 1000, 3)},
+        {T0: StoredOffset(17, 3, 1000)},
         frozenset({"t", "empty"}),
     )
     assert (group.state, group.member_count) == ("Stable", 1)
@@ -90,7 +90,11 @@ GROUP = GroupReport(
         "g_vm-1-2-1795228857340-a1264592": Member(ConsumerRegistration({"t": 1})),
     },
     {T0: Owner("g_c1-0")},
-    {T0: Committed(4, 1000), T1: Committed(-1, 2000), TopicPartition("gone", 0): Committed(9, 3000)},
+    {
+        T0: StoredOffset(4, modified_ms=1000),
+        T1: StoredOffset(-1, modified_ms=2000),
+        TopicPartition("gone", 0): StoredOffset(9, modified_ms=3000),
+    },
     frozenset({"t", "gone"}),
 )
 LOGS = {T0: LogBounds(2, 10), T1: LogBounds(0, 5), T2: LogBounds(), TopicPartition("other", 0): LogBounds(0, 1)}

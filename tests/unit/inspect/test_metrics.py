@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.inspect.groups import (
-    Committed,
     GroupReport,
     GroupReports,
     LogBounds,
@@ -20,6 +19,7 @@ from pyspark_zkafka.inspect.groups import (
 from pyspark_zkafka.inspect.metrics import Gauge, cluster_metrics, group_metrics, log_metrics, partition_metrics
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from tests.support.cases import each
 
@@ -35,7 +35,7 @@ GROUP = GroupReport(
     "g",
     members={CONSUMER: Member(ConsumerRegistration({"t": 1})), "idle": Member(ConsumerRegistration({}))},
     owners={T0: Owner(f"{CONSUMER}-0")},
-    offsets={T0: Committed(3, 5_000), T1: Committed(10, 7_500)},
+    offsets={T0: StoredOffset(3, modified_ms=5_000), T1: StoredOffset(10, modified_ms=7_500)},
     topics=frozenset("t"),
 )
 

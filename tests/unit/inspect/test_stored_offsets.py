@@ -25,7 +25,7 @@ def test_each_kind_of_znode() -> None:
     data = {"0": b"5", "1": b"-1", "2": b"7\n", "3": None, "1-4": b"99", "1-5": b"x", "no": b"1", "10": b"0"}
     found = stored({f"{path}{key}": node(value) for key, value in data.items()})
     t0, t10 = TopicPartition("t", 0), TopicPartition("t", 10)
-    assert found.offsets == {t0: StoredOffset(5, 77), t10: StoredOffset(0, 77)}
+    assert found.offsets == {t0: StoredOffset(5, 77, 0, 3), t10: StoredOffset(0, 77, 0, 3)}
     assert found.values == {t0: 5, t10: 0}
     assert found.unset == {TopicPartition("t", 1)}
     assert found.unreadable.keys() == {TopicPartition("t", 2), TopicPartition("t", 3)}

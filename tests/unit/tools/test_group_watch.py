@@ -10,7 +10,6 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError, ZooKeeperError
 from pyspark_zkafka.inspect.groups import (
-    Committed,
     GroupReport,
     GroupReports,
     LogBounds,
@@ -20,6 +19,7 @@ from pyspark_zkafka.inspect.groups import (
     PartitionReport,
 )
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.tools.watch import Observation, Progress, progress, total, watch_groups
@@ -46,11 +46,11 @@ T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
 def rows(current: int, *, alone: bool = True) -> GroupReports:
     """Return a group with a partition in a log that ends at 100, or also with two more partitions and an idle member."""
-    group = GroupReport("g", owners={T0: Owner("g_c1-0")}, offsets={T0: Committed(current)})
+    group = GroupReport("g", owners={T0: Owner("g_c1-0")}, offsets={T0: StoredOffset(current)})
     logs = {T0: LogBounds(0, 100)}
     if not alone:
         idle = {"g_c2": Member(ConsumerRegistration({"t": 1}))}
-        group = replace(group, members=idle, offsets={**group.offsets, T1: Committed(0)})
+        group = replace(group, members=idle, offsets={**group.offsets, T1: StoredOffset(0)})
         logs |= {T1: LogBounds(0, 5), T2: LogBounds(0, 7)}
     return GroupReports({"g": group}, logs=LogsReport(logs))
 
@@ -82,7 +82,9 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_offsets_of_deleted_topics(capsys: pytest.CaptureFixture[str]) -> None:
     """Totals leave out partitions that no longer exist: their lag would remain unknown."""
     found = rows(10, alone=False)
-    deleted = replace(found.groups["g"], offsets={**found.groups["g"].offsets, TopicPartition("deleted", 0): Committed(7)})
+    deleted = replace(
+        found.groups["g"], offsets={**found.groups["g"].offsets, TopicPartition("deleted", 0): StoredOffset(7)}
+    )
     watch_groups(Output(as_json=True), Reads(replace(found, groups={"g": deleted})), 0.1)
     table = json.loads(capsys.readouterr().out)
     assert [(row["topic"], row["lag"]) for row in (table[0], table[-1])] == [("deleted", None), (None, 95)]
