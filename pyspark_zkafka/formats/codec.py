@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.registry import StoredSchema
+from pyspark_zkafka.model.rows import first_not_utf8
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 """The formats with schemas, and their names in a registry."""
@@ -186,15 +187,6 @@ def _not_utf8(payloads: pa.Array) -> Iterator[tuple[int, str]]:
             (payload or b"").decode()
         except UnicodeDecodeError as error:
             yield row, f"byte {error.start} is not UTF-8"
-
-
-def first_not_utf8(data: pa.Array) -> int | None:
-    """Return the first row of a binary array that is not UTF-8; None if all are."""
-    try:
-        data.cast(pa.string())  # checks without a copy
-    except pa.ArrowInvalid:
-        return next(_not_utf8(data))[0]
-    return None
 
 
 @contextmanager

@@ -217,7 +217,8 @@ def _checked_headers(column: pa.Array) -> pa.Array:
     keys = pc.struct_field(column.flatten(), "key")
     if keys.null_count:
         raise _invalid_headers("has a null key, and Kafka requires one; give each header a key")
-    if (bad := _first_not_utf8(keys)) is not None:
+    if (row := first_not_utf8(as_bytes(keys))) is not None:
+        bad: bytes = as_bytes(keys)[row].as_py()
         shown = f"{bad[:_QUOTED_BYTES]!r}{'...' if len(bad) > _QUOTED_BYTES else ''}"
         raise _invalid_headers(
             f"has a key that is not UTF-8: {shown}; readers could not return it as a string; encode it as UTF-8"
@@ -235,14 +236,13 @@ def _invalid_headers(problem: str) -> InvalidRow:
     return INVALID_HEADERS(f"A header in the column headers {problem}")
 
 
-def _first_not_utf8(texts: pa.Array) -> bytes | None:
-    """Return the first string that is not UTF-8, as Spark's strings may be any bytes; None if there is none."""
-    raw = as_bytes(texts)
+def first_not_utf8(data: pa.Array) -> int | None:
+    """Return the first row of a column of bytes that is not UTF-8, as Spark's strings may be any bytes; None if all are."""
     try:
-        raw.cast(texts.type)
+        data.cast(pa.large_string() if _is_large(data.type) else pa.string())  # checks without a copy
     except pa.ArrowInvalid:
-        found: list[bytes] = raw.to_pylist()
-        return next(text for text in found if text.decode(errors="ignore").encode() != text)
+        texts = ((row, text or b"") for row, text in enumerate(data.to_pylist()))
+        return next(row for row, text in texts if text.decode(errors="ignore").encode() != text)
     return None
 
 
