@@ -174,11 +174,11 @@ def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> lis
     rows: list[Row] = []
     for tp, committed in group.offsets.items():
         offset, end = committed.offset, latest.get(tp)
-        row = {"group": group.name, **tp._asdict(), "offset": offset, "timestamp": _us(committed.modified_ms)}
+        row = {"group": group.name, **tp._asdict(), "offset": offset, "timestamp": timestamp_us(committed.modified_ms)}
         rows.append(row if end is None else {**row, "latest": end, "lag": end - offset if offset >= 0 else None})
     for znode in group.unreadable_offsets:
         found = _unreadable_row(group, znode, {"offset": znode.value})
-        rows.append({**found, "timestamp": _us(znode.modified_ms)})
+        rows.append({**found, "timestamp": timestamp_us(znode.modified_ms)})
     return sorted(rows, key=_order)
 
 
@@ -190,10 +190,6 @@ def _unreadable_row(group: GroupReport, znode: UnreadableZnode, found: Row) -> R
     if isinstance(znode.partition, LegacyPartition):
         row = {**row, "broker": znode.partition.broker}
     return {**row, **found} if znode.value is not None else {**row, "error": znode.error.message}
-
-
-def _us(ms: int | None) -> int | None:
-    return None if ms is None else timestamp_us(str(ms))
 
 
 def _order(row: Row) -> tuple[str, int, int]:

@@ -137,12 +137,12 @@ def build_view(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(schema))))
 
 
-def timestamp_us(ms: str | None) -> int | None:
-    """Parse a znode's milliseconds to microseconds; None for other text, or a time after the year 9999.
+def timestamp_us(ms: str | int | None) -> int | None:
+    """Return a znode's milliseconds, which may be text, as microseconds; None for other text, or after the year 9999.
 
     >>> timestamp_us("1795228865441"), timestamp_us("-1"), timestamp_us("soon")
     (1795228865441000, None, None)
     """
-    if ms is None or not re.fullmatch("[0-9]{1,15}", ms) or int(ms) > LAST_MS:
+    if ms is None or not re.fullmatch("[0-9]{1,15}", str(ms)) or int(ms) > LAST_MS:
         return None
     return int(ms) * 1000

@@ -95,13 +95,14 @@ def test_wrong_projection() -> None:
         ("", None),
         ("0", 0),
         ("1795228865441", 1_795_228_865_441_000),
+        (1_795_228_865_441, 1_795_228_865_441_000),
         ("253402300799999", 253_402_300_799_999_000),
         ("253402300800000", None),
         ("1e3", None),
         ("9" * 400, None),
     ],
 )
-def test_timestamps_of_znodes(ms: str | None, us: int | None) -> None:
+def test_timestamps_of_znodes(ms: str | int | None, us: int | None) -> None:
     """Milliseconds as text become microseconds; other text, and times beyond Python's range, become null."""
     assert timestamp_us(ms) == us
 
