@@ -10,6 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll, reading_watermarks
 from pyspark_zkafka.records.direct.client import RETRIABLE_FETCH, DirectClient, PartitionBroker
@@ -26,8 +27,6 @@ from pyspark_zkafka.records.direct.fetch import (
 )
 from pyspark_zkafka.records.direct.joint_fetches import JointFetches
 from pyspark_zkafka.records.direct.messages import (
-    EARLIEST,
-    LATEST,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
     epoch_end_request,

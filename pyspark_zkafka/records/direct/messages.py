@@ -35,8 +35,6 @@ from pyspark_zkafka.records.direct.wire import (
 
 R = TypeVar("R")
 UNSUPPORTED_VERSION = 35
-EARLIEST, LATEST = -2, -1
-"""Timestamps for ListOffsets that ask for the ends of a log."""
 
 _NEVER = 1000
 LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.records.direct import messages, wire
 from pyspark_zkafka.records.direct.messages import Metadata, PartitionMetadata
 from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader, Unsupported
@@ -123,9 +124,7 @@ class TestListOffsets:
 
     def test_request(self) -> None:
         """Each version adds fields to the previous one."""
-        bodies = [
-            messages.list_offsets_request(v, TP, messages.LATEST, 7, read_committed=True).body.hex() for v in (0, 1, 2, 4)
-        ]
+        bodies = [messages.list_offsets_request(v, TP, LATEST, 7, read_committed=True).body.hex() for v in (0, 1, 2, 4)]
         name = "00000001 0006 6f7264657273 00000001 00000003"
         assert bodies == [
             bytes.fromhex(text).hex()
