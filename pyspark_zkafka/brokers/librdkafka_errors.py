@@ -32,7 +32,7 @@ UNKNOWN_TOPIC_CODES = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
-_NO_LEADER_CODES = frozenset(
+NO_LEADER_CODES = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -246,7 +246,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
         )
     if code in UNKNOWN_TOPIC_CODES:
         return UNKNOWN_TOPIC(f"{text}; the topic or partition does not exist, or was deleted")
-    if code in _NO_LEADER_CODES or (code == KafkaError._NOENT and "No leaders found" in error.str()):
+    if code in NO_LEADER_CODES or (code == KafkaError._NOENT and "No leaders found" in error.str()):
         return NO_LEADER(
             f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError
 
+from pyspark_zkafka.brokers.librdkafka_errors import NO_LEADER_CODES
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.messages import (
@@ -34,20 +35,11 @@ _DECAY = 0.9
 # The longest time that a response may take on a slow link, to keep records arriving.
 _MOST_WAIT_S = 1.0
 
-RETRIABLE_FETCH = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-    }
-)
+RETRIABLE_FETCH = NO_LEADER_CODES | {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+}
 """Errors after which metadata is requested again, as in Java's ``FetchCollector`` (3.9.1)."""
 
 
