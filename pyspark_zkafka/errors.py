@@ -86,6 +86,11 @@ def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> s
     return separator.join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
+def excerpt(text: str, most: int = 80) -> str:
+    """Return a text for a message, cut after `most` characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def printable(text: str) -> str:
     r"""Escape characters that do not print, such as a terminal's control characters, in text from znodes and brokers.
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
-from pyspark_zkafka.errors import OptionError, listing
+from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.avro_types import AvroType, invalid, wider_kind
 from pyspark_zkafka.formats.codec import TypeLimits
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, shown, varint
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, varint
 from pyspark_zkafka.model.rows import first_not_utf8
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}
@@ -396,7 +396,7 @@ def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
             missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
             if not missing:
                 return b"".join(_default(f.type, value.get(f.name, f.default), limits) for f in avro.fields)
-        raise ValueError(f"{shown(repr(value))} is not {_described(avro)}")
+        raise ValueError(f"{excerpt(repr(value))} is not {_described(avro)}")
 
 
 def _block(items: list[bytes]) -> bytes:

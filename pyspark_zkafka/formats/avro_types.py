@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
-from pyspark_zkafka.errors import OptionError, listing
+from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
-from pyspark_zkafka.formats.columns import STRINGS, is_list, shown
+from pyspark_zkafka.formats.columns import STRINGS, is_list
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38
@@ -161,7 +161,7 @@ class _Parser:
                 raise invalid(f"{_at(path)}the union of {listing(keys)} has a union or repeats a type")
             return AvroType("union", branches=branches)
         if not isinstance(found, dict) or "type" not in found:
-            raise invalid(f"{_at(path)}{shown(json.dumps(found))} is not a type")
+            raise invalid(f"{_at(path)}{excerpt(json.dumps(found))} is not a type")
         kind = found["type"]
         if kind in ("record", "error", "enum", "fixed"):
             return self._named_type("record" if kind == "error" else kind, found, space, path)
@@ -181,7 +181,7 @@ class _Parser:
                 return found
             if (text := self._pending.pop(wanted, None)) is not None:
                 self.parse(text, f"the reference {wanted}")
-        raise invalid(f"{_at(path)}the type {shown(json.dumps(name))} is not defined")
+        raise invalid(f"{_at(path)}the type {excerpt(json.dumps(name))} is not defined")
 
     def _named_type(self, kind: str, found: dict[str, Any], space: str, path: str) -> AvroType:
         name = found.get("name")
@@ -199,7 +199,7 @@ class _Parser:
         if kind == "fixed":
             made.size = found.get("size", -1)
             if type(made.size) is not int or not 0 <= made.size < 1 << 31:
-                raise invalid(f"{_at(path)}the size of {name} is {shown(json.dumps(found.get('size')))}")
+                raise invalid(f"{_at(path)}the size of {name} is {excerpt(json.dumps(found.get('size')))}")
             return _with_logical(made, found)
         if kind == "enum":
             made.symbols, made.default = tuple(_texts(found, "symbols", name)), found.get("default")

@@ -17,7 +17,6 @@ _Row = TypeVar("_Row")
 
 STRINGS = (pa.string(), pa.large_string())
 BINARIES = (pa.binary(), pa.large_binary())
-_QUOTED = 80
 REFUSALS = (ValueError, TypeError, ArithmeticError)
 
 
@@ -38,11 +37,6 @@ def varint(number: int) -> bytes:
         data.append(bits & 0x7F | 0x80)
         bits >>= 7
     return bytes([*data, bits])
-
-
-def shown(text: str) -> str:
-    """Return the text for an error, cut if it is long."""
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
 
 
 def require_fit(problems: Iterable[str], schema: str) -> None:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
+from pyspark_zkafka.errors import excerpt
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import (
     BINARIES,
@@ -38,7 +39,6 @@ from pyspark_zkafka.formats.columns import (
     masked,
     offsets_of,
     require_fit,
-    shown,
 )
 from pyspark_zkafka.formats.json_types import (
     RAW,
@@ -170,7 +170,7 @@ def _decimal(digits: str) -> Decimal:
     try:
         number = Decimal(digits)
     except ArithmeticError:
-        raise ValueError(f"the exponent of {shown(digits)} is too large") from None
+        raise ValueError(f"the exponent of {excerpt(digits)} is too large") from None
     if not number.is_finite():
         raise ValueError(f"{digits} is no number")
     return number
@@ -236,7 +236,7 @@ def _text(value: Any) -> str:
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
-    return ValueError(f"{path or 'the document'} is {shown(_text(value))}, which is no {kind}")
+    return ValueError(f"{path or 'the document'} is {excerpt(_text(value))}, which is no {kind}")
 
 
 def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType | str) -> set[type]:
@@ -458,7 +458,7 @@ def _json_texts(column: pa.Array) -> list[Any]:
         try:
             orjson.loads(text if text is not None else "null")
         except ValueError as exc:
-            raise ValueError(f"the schema allows several types here, and {shown(text)} is no JSON text: {exc}") from exc
+            raise ValueError(f"the schema allows several types here, and {excerpt(text)} is no JSON text: {exc}") from exc
     return [None if text is None else orjson.Fragment(text) for text in texts]
 
 

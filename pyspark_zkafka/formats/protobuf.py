@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA, PROTOC_STOPPED
-from pyspark_zkafka.errors import listing, nearest
+from pyspark_zkafka.errors import excerpt, listing, nearest
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
-from pyspark_zkafka.formats.columns import inner_path, is_list, shown, varint
+from pyspark_zkafka.formats.columns import inner_path, is_list, varint
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
@@ -160,7 +160,7 @@ def _descriptors(text: str, name: str) -> tuple[list[FileDescriptorProto], bool]
         data = text.encode() if _BINARY.search(text) else base64.b64decode("".join(text.split()), validate=True)
     except ValueError:
         raise INVALID_SCHEMA(
-            f"The Protobuf schema {name} is {shown(text)!r}, which is neither .proto text nor base64; correct the text"
+            f"The Protobuf schema {name} is {excerpt(text)!r}, which is neither .proto text nor base64; correct the text"
         ) from None
     kinds: tuple[Any, ...] = (FileDescriptorSet, FileDescriptorProto)
     for kind in kinds:  # either may parse as the other, but then its fields are not in place

@@ -20,6 +20,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_TOPIC
+from pyspark_zkafka.errors import excerpt
 from pyspark_zkafka.model.java_patterns import Alternative, FilterError, translate
 
 RULE = "Kafka allows 1 to 255 of the characters a-z, A-Z, 0-9, '.', '_' and '-', but neither '.' nor '..'"
@@ -28,7 +29,6 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _SHOWN_CHARACTERS = 60
 _SHOWN_NAMES = 5
 MAX_PATTERN_CHARS = 10_000
-_SHOWN_CHARS = 120
 _KEPT_FILTERS = 256
 _KEPT_CHARS = 20_000  # a longer filter is not kept, as any client may register filters of a megabyte
 _LITERAL = re.compile(r"[^\\.\[\](){}|*+?^$]*")
@@ -137,7 +137,7 @@ def _matches(pattern: str, names: Collection[str]) -> list[bool]:
         found: list[bool] = pc.match_substring_regex(pa.array(names, pa.string()), pattern).to_pylist()
     except pa.ArrowInvalid as error:
         reason = str(error).removeprefix("Invalid regular expression: ")  # the reason may quote the whole pattern
-        raise FilterError(reason if len(reason) <= _SHOWN_CHARS else f"{reason[:_SHOWN_CHARS]}...") from error
+        raise FilterError(excerpt(reason, 120)) from error
     return found
 
 

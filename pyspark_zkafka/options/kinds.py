@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import OptionError, excerpt
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, FromEdge, NamedPosition, OffsetSpec
@@ -174,8 +174,7 @@ def _repeated(option: str, name: object) -> OptionError:
 
 
 def _malformed(option: str, text: str, form: str) -> OptionError:
-    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-    return INVALID_OPTION(f"{option} is {shown!r}; expected {form}")
+    return INVALID_OPTION(f"{option} is {excerpt(text, _SHOWN_CHARACTERS)!r}; expected {form}")
 
 
 _STARTS = "earliest, latest (stream), earliest+100, latest-100, committed, or JSON"

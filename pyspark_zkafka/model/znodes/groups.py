@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.conditions import INVALID_GROUP
-from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.errors import CodecError, excerpt
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import shown_name, topic_filter
@@ -63,7 +63,6 @@ _OLD_FILTER = re.compile(r"(?P<mark>[*!])(?P<streams>[0-9]{1,10})(?P=mark)(?P<re
 _MARKS: dict[str, Pattern] = {"*": "white_list", "!": "black_list"}
 _PATTERNS: dict[object, Pattern] = {"white_list": "white_list", "black_list": "black_list"}
 _MODERN_KEYS = frozenset({"version", "subscription", "pattern", "timestamp"})
-_SHOWN_CHARS = 120
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
@@ -271,8 +270,7 @@ def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
         try:
             topic_filter(normalise_filter(regex))
         except FilterError as error:
-            shown = regex if len(regex) <= _SHOWN_CHARS else f"{regex[:_SHOWN_CHARS]}..."
-            found.fail(f"{shown!r} {BOUNDED_REGEX}: {error}")
+            found.fail(f"{excerpt(regex, 120)!r} {BOUNDED_REGEX}: {error}")
 
 
 def decode_owner(path: str, data: bytes | None) -> str:
