@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, shared_properties
-from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, kafka_errors
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import host_port
 
@@ -68,10 +68,8 @@ class AdminRequests:
         self._use(client)
 
     def _new_client(self) -> AdminClient:
-        try:
+        with kafka_errors("making an admin client"):
             return AdminClient(client_config(self._config, self._reports), logger=librdkafka_logger())
-        except KafkaException as error:
-            raise from_exception(error, "making an admin client") from error
 
     def __exit__(self, *exc: object) -> None:
         # Close on this thread: an error's traceback may keep the client in a reference cycle, and if the collector frees it

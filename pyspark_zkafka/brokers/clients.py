@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import token_providers
-from pyspark_zkafka.brokers.librdkafka_errors import from_exception, is_refusal
+from pyspark_zkafka.brokers.librdkafka_errors import is_refusal, kafka_errors
 from pyspark_zkafka.options.references import refers, task_rack
 from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection
 
@@ -165,10 +165,8 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
 
 def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
     """Create confluent-kafka's consumer. `note` receives the client's errors. ZKafkaError if it cannot be created."""
-    try:
+    with kafka_errors("making a consumer"):
         return Consumer(client_config(properties, note), logger=librdkafka_logger())
-    except KafkaException as error:
-        raise from_exception(error, "making a consumer") from error
 
 
 class MessageClient:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.brokers.clients import lookup_properties, make_consumer
-from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka, kafka_errors
 from pyspark_zkafka.conditions import (
     GROUP_FULL,
     GROUP_PROTOCOL_UNSUPPORTED,
@@ -200,10 +200,8 @@ class GroupConsumer:
 
     def topic_names(self) -> list[str]:
         """The names of all topics. Blocks for a request, for at most a second. Raises ZKafkaError without an answer."""
-        try:
+        with kafka_errors("listing topics"):
             return list(self._client.list_topics(timeout=_METADATA_S).topics)
-        except KafkaException as error:
-            raise from_exception(error, "listing topics") from error
 
     @property
     def member_id(self) -> str:

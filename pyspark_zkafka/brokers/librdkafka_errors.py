@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -185,7 +186,7 @@ class ErrorReports:
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
         """The error for a failed request. Without an answer, the refusal, or why there is no token or no connection."""
-        ours = from_exception(error, doing)
+        ours = from_kafka(error.args[0], doing)
         if not isinstance(ours, BrokersUnavailable):
             return ours
         if self._cause is not None and _NO_TOKEN in self._cause:
@@ -230,13 +231,17 @@ def truncation(error: KafkaError) -> str | None:
     return text if known and error.code() == KafkaError._AUTO_OFFSET_RESET else None
 
 
-def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
-    """Our error for an exception of confluent-kafka. `doing` describes the request, e.g. ``listing offsets``."""
-    return from_kafka(error.args[0], doing)
+@contextmanager
+def kafka_errors(doing: str) -> Iterator[None]:
+    """Raise our error for an exception of confluent-kafka in the ``with`` block. See `from_kafka`."""
+    try:
+        yield
+    except KafkaException as error:
+        raise from_kafka(error.args[0], doing) from error
 
 
 def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
-    """Our error for one of librdkafka's, with the original name and text."""
+    """Our error for one of librdkafka's, with the original name and text. `doing` is the request: ``listing offsets``."""
     code, text = error.code(), f"{doing}: {error.name()} ({error.str()})"
     if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
         return UNUSABLE_KAFKA_PROPERTY(

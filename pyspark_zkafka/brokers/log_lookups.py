@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from pyspark_zkafka.brokers.clients import MessageClient, lookup_properties, make_consumer
-from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_exception, truncation
+from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_kafka, kafka_errors, truncation
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
@@ -147,7 +147,7 @@ def _request(consumer: Any, partitions: Sequence[Any], deadline: float) -> Seque
     try:
         return _answers(consumer, partitions, deadline)
     except KafkaException as error:
-        if not isinstance(from_exception(error, ""), (NoLeader, UnknownTopic)):
+        if not isinstance(from_kafka(error.args[0], ""), (NoLeader, UnknownTopic)):
             raise
     topics = {partition.topic for partition in partitions}
     consumer.list_topics(*(topics if len(topics) == 1 else ()), timeout=max(deadline - time.monotonic(), 0))
@@ -273,15 +273,12 @@ def _poll_positions(
     waiting: set[TopicPartition],
 ) -> Iterator[Message]:
     """Yield messages until no partition is waiting. Pause partitions that have answered, to let the others proceed."""
-    with MessageClient({**properties, **_VALIDATION}) as client:
-        try:
-            client.consumer.assign(
-                [KafkaTopicPartition(*tp, p.offset, leader_epoch=p.leader_epoch) for tp, p in positions.items()]
-            )
-            client.warm_up(next(iter(positions)).topic)
-            while waiting and (left_s := deadline - clock()) > 0:
-                before = set(waiting)
-                yield from client.consumer.consume(_MOST_MESSAGES, min(left_s, _POLL_S))
-                client.consumer.pause([KafkaTopicPartition(*tp) for tp in before - waiting])
-        except KafkaException as error:
-            raise from_exception(error, "looking for truncated logs") from error
+    with MessageClient({**properties, **_VALIDATION}) as client, kafka_errors("looking for truncated logs"):
+        client.consumer.assign(
+            [KafkaTopicPartition(*tp, p.offset, leader_epoch=p.leader_epoch) for tp, p in positions.items()]
+        )
+        client.warm_up(next(iter(positions)).topic)
+        while waiting and (left_s := deadline - clock()) > 0:
+            before = set(waiting)
+            yield from client.consumer.consume(_MOST_MESSAGES, min(left_s, _POLL_S))
+            client.consumer.pause([KafkaTopicPartition(*tp) for tp in before - waiting])

@@ -9,15 +9,15 @@ from itertools import pairwise
 from typing import Protocol
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.brokers.clients import MessageClient, ignore
 from pyspark_zkafka.brokers.librdkafka_errors import (
     UNKNOWN_TOPIC_CODES,
     ErrorReports,
-    from_exception,
     from_kafka,
+    kafka_errors,
     truncation,
 )
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -212,8 +212,6 @@ class MessageConsumer:
 
     def watermarks(self, deadline: Deadline) -> tuple[int, int]:
         tp = KafkaTopicPartition(*self._partition)
-        try:
+        with kafka_errors(reading_watermarks(self._partition)):
             low, high = self._client.consumer.get_watermark_offsets(tp, timeout=deadline.left_s, cached=False)
-        except KafkaException as error:
-            raise from_exception(error, reading_watermarks(self._partition)) from error
         return low, high

@@ -18,8 +18,8 @@ from pyspark_zkafka.brokers.librdkafka_errors import (
     REFUSED_FOR_S,
     UNKNOWN_TOPIC_CODES,
     ErrorReports,
-    from_exception,
     from_kafka,
+    kafka_errors,
 )
 from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
@@ -96,10 +96,8 @@ class CountingProducer:
 
     def __enter__(self) -> CountingProducer:
         sender = self._make_sender(self._properties, self._limits, self._reports)
-        try:
+        with kafka_errors("making a producer"):
             self._open = sender.__enter__()
-        except KafkaException as error:
-            raise from_exception(error, "making a producer") from error
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import typer
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.brokers.clients import MessageClient, consumer_properties
-from pyspark_zkafka.brokers.librdkafka_errors import from_exception
+from pyspark_zkafka.brokers.librdkafka_errors import kafka_errors
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import printable
@@ -131,7 +131,7 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
             one.note(error)
 
     client.note = note
-    try:
+    with kafka_errors("reading records"):
         client.consumer.assign([KafkaTopicPartition(*r.partition, r.start) for r in ranges if r.partition in open_])
         client.warm_up(ranges[0].partition.topic)
         while open_:
@@ -162,8 +162,6 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
                     )
             if messages:
                 yield messages
-    except KafkaException as error:
-        raise from_exception(error, "reading records") from error
 
 
 def _is_missing(client: MessageClient, partition: TopicPartition) -> bool:
