@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pyspark_zkafka.records.native.decompression import decompress
+from pyspark_zkafka.records.native.record_decoder import decompress
 from tests.support.compiler import SOURCES, compile_c
 from tests.support.message_sets import MessageSet
 from tests.support.record_batches import HEADER_BYTES, Row

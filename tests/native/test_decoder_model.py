@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native import record_decoder
-from pyspark_zkafka.records.native.decompression import decompress
-from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder, decompress
 from tests.native.decoding import ALL, PARTITION
 from tests.support.record_batches import Batch, Row
 from tests.support.tiers import repetitions

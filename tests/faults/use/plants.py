@@ -88,9 +88,8 @@ def take_an_outage_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
 @_plant(3, test="tests/unit/records/native/test_decompression.py::test_bytes_after_gzip")
 def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
     """A batch that brokers and librdkafka accept counts as corrupt."""
-    from pyspark_zkafka.records.native import decompression
 
-    edit(patch, decompression, "_gzip", "while not inflated or rest[:2] == _GZIP_MAGIC:", "while rest:")
+    edit(patch, record_decoder, "_gzip", "while not inflated or rest[:2] == _GZIP_MAGIC:", "while rest:")
 
 
 @_plant(4, test="tests/unit/records/direct/test_consumer.py::test_wait_at_the_end_of_the_log")
