@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, client_config, librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
-from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions
+from pyspark_zkafka.records.producer import Failure, GroupOffset, QueueLimits, Sender, Transactions
 
 _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.records.direct.client import DirectClient
     from pyspark_zkafka.records.direct.joint_fetches import JointFetches
     from pyspark_zkafka.records.direct.wire import Unsupported
-    from pyspark_zkafka.records.producer import CountingProducer
-    from pyspark_zkafka.records.sender import Sender
+    from pyspark_zkafka.records.producer import CountingProducer, Sender
     from pyspark_zkafka.records.transactions import TransactionalProducer
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,15 @@ from pyspark_zkafka.brokers.pool import leave_open
 from pyspark_zkafka.conditions import TRANSACTION_TIMEOUT
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
-from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, explained
+from pyspark_zkafka.records.producer import (
+    CountingProducer,
+    Failure,
+    GroupOffset,
+    QueueLimits,
+    Sender,
+    explained,
+    producer_properties,
+)
 from pyspark_zkafka.retries import Deadline
 
 _log = logging.getLogger(__name__)

@@ -36,8 +36,8 @@ from pyspark_zkafka.model.ledger import MAX_ENDS_BYTES, Entry, QueryName, encode
 from pyspark_zkafka.model.row_digests import RowDigest
 from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import WriteOptions
+from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
-from pyspark_zkafka.records.sender import GroupOffset
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.worker import whole_input
 from pyspark_zkafka.write.writers import LedgerPlan, RowSender, WritePlan, Written, first_turn

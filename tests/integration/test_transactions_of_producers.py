@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark_zkafka.errors import DeliveryFailed, TransactionFailed
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.direct.sender import DirectSender
+from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.records.select import open_transactional
-from pyspark_zkafka.records.sender import GroupOffset
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.both_paths import connection

@@ -14,7 +14,7 @@ from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct import messages, producer_messages, wire
 from pyspark_zkafka.records.direct.fetch import FETCH, FetchPartition, read_fetch
 from pyspark_zkafka.records.direct.wire import Api, Reader, Request, Unsupported, unsigned_varint
-from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.records.producer import GroupOffset
 from tests.support.cases import each
 
 TP = TopicPartition("t", 0)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.direct.sender import DirectSender
-from pyspark_zkafka.records.sender import QueueLimits
+from pyspark_zkafka.records.producer import QueueLimits
 from tests.support.scripted_broker import Received
 from tests.support.scripted_cluster import DAMAGES, INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment
 

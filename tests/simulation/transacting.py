@@ -28,7 +28,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     Message,
 )
 from pyspark_zkafka.records.direct.transactions import DirectTransactions
-from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.retries import Deadline
 
 NONE, TIMED_OUT, NOT_COORDINATOR, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED = 0, 7, 16, 47, 48, 51, 90

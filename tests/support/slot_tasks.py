@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.model.ledger import QueryName, key_of
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.write.writers import Written, plan_write
 
 if TYPE_CHECKING:

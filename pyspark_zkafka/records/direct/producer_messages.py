@@ -32,7 +32,7 @@ from pyspark_zkafka.records.direct.wire import (
     no_tags,
     string,
 )
-from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.records.producer import GroupOffset
 
 OPERATION_NOT_ATTEMPTED = 55
 TRANSACTION_VERSION = "transaction.version"

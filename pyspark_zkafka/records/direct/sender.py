@@ -38,7 +38,7 @@ from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
 from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
-from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender, Transactions
+from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender, Transactions
 from pyspark_zkafka.retries import Deadline
 
 _log = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     read_find_coordinator,
 )
 from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
-from pyspark_zkafka.records.sender import GroupOffset, Transactions
+from pyspark_zkafka.records.producer import GroupOffset, Transactions
 from pyspark_zkafka.retries import Deadline
 
 if TYPE_CHECKING:

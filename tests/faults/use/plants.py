@@ -88,6 +88,7 @@ def take_an_outage_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
 @_plant(3, test="tests/unit/records/native/test_decompression.py::test_bytes_after_gzip")
 def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
     """A batch that brokers and librdkafka accept counts as corrupt."""
+    from pyspark_zkafka.records.native import record_decoder
 
     edit(patch, record_decoder, "_gzip", "while not inflated or rest[:2] == _GZIP_MAGIC:", "while rest:")
 
@@ -95,8 +96,7 @@ def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
 @_plant(4, test="tests/unit/records/direct/test_consumer.py::test_wait_at_the_end_of_the_log")
 def ask_without_a_pause(patch: pytest.MonkeyPatch) -> None:
     """A task that waits for a transaction sends fetches without pauses."""
-    from pyspark_zkafka.records.native import record_decoder
-from pyspark_zkafka.records.direct.consumer import Fetcher
+    from pyspark_zkafka.records.direct.consumer import Fetcher
 
     edit(patch, Fetcher, "_send", "wait_ms << min(self._empty, 10)", "wait_ms")
 

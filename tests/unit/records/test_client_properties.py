@@ -27,8 +27,7 @@ from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.records import librdkafka_sender
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
-from pyspark_zkafka.records.producer import producer_properties
-from pyspark_zkafka.records.sender import QueueLimits, Sender
+from pyspark_zkafka.records.producer import QueueLimits, Sender, producer_properties
 from tests.support.tiers import seldom
 
 UNREACHABLE = "127.0.0.1:1"

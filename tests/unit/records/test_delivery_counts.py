@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
-from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.sender import QueueLimits
+from pyspark_zkafka.records.producer import CountingProducer, QueueLimits, producer_properties
 
 # librdkafka logs each request, and its log lines wait in the same queue as delivery reports.
 TALKATIVE = {

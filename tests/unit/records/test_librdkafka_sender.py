@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.records.librdkafka_sender import MessageTransactions, _kafka_errors
-from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.records.producer import GroupOffset
 
 FENCED = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
 OFFSET = GroupOffset("g", "t", 2, 7, '{"slot": 2}')

@@ -14,8 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DeliveryFailed, UnknownTopic
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.sender import Failure, QueueLimits
+from pyspark_zkafka.records.producer import CountingProducer, Failure, QueueLimits, producer_properties
 
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed to get metadata: Local: Timed out"))

@@ -14,8 +14,7 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records import librdkafka_sender
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
-from pyspark_zkafka.records.producer import CountingProducer
-from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
+from pyspark_zkafka.records.producer import CountingProducer, Failure, QueueLimits, Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 # Four megabytes are added at a time.

@@ -15,7 +15,7 @@ from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, OptionError
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records import transactions
-from pyspark_zkafka.records.sender import Failure, GroupOffset
+from pyspark_zkafka.records.producer import Failure, GroupOffset
 from pyspark_zkafka.records.transactions import (
     TransactionalProducer,
     require_transaction_timeout,

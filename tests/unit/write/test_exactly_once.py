@@ -19,7 +19,7 @@ from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.ledger import Entry, GroupJob, LedgerKey, QueryName, SinkIdentity
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
-from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.write.exactly_once import Writing, _SlotTask, identify, write_rows_once
 from pyspark_zkafka.write.writers import LedgerPlan, WritePlan, Written
 from tests.support.cases import each

@@ -22,7 +22,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     read_produce,
 )
 from pyspark_zkafka.records.direct.wire import Reader, Request
-from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.records.producer import GroupOffset
 
 PRODUCER = ProducerId(0x0102030405060708, 9)
 PRODUCER_HEX = "0102030405060708 0009"

@@ -18,8 +18,7 @@ from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.direct.settings import ProduceSettings, producer_settings_of
 from pyspark_zkafka.records.direct.wire import LoginRefused, Unsupported
-from pyspark_zkafka.records.producer import producer_properties
-from pyspark_zkafka.records.sender import QueueLimits
+from pyspark_zkafka.records.producer import QueueLimits, producer_properties
 from tests.support.cases import each
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment

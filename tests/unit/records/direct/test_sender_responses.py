@@ -17,7 +17,7 @@ from pyspark_zkafka.records.direct import leaders as leaders_module
 from pyspark_zkafka.records.direct import sender as sender_module
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
-from pyspark_zkafka.records.sender import QueueLimits
+from pyspark_zkafka.records.producer import QueueLimits
 from tests.support.cases import each
 from tests.support.scripted_broker import Received, answered
 from tests.support.scripted_cluster import DAMAGES, INIT_PRODUCER_ID, PRODUCE, ScriptedCluster, Treatment
