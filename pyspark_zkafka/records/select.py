@@ -180,7 +180,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
 def hash_function(connection: ConnectionOptions) -> HashKeys:
     """The hash function of keys, for routing. Both implementations return the same numbers."""
     if _is_native(connection):
-        from pyspark_zkafka.records.native.hashes import hash_keys as compiled
+        from pyspark_zkafka.records.native.record_encoder import hash_keys as compiled
 
         return compiled
     from pyspark_zkafka.model.partitioners import hash_keys
@@ -191,7 +191,7 @@ def hash_function(connection: ConnectionOptions) -> HashKeys:
 def row_hash_function(connection: ConnectionOptions) -> HashRows:
     """The hash function of rows, for digests. Both implementations return the same numbers."""
     if _is_native(connection):
-        from pyspark_zkafka.records.native.hashes import hash_rows as compiled
+        from pyspark_zkafka.records.native.record_encoder import hash_rows as compiled
 
         return compiled
     from pyspark_zkafka.model.row_digests import hash_rows

@@ -1,11 +1,11 @@
-"""Encoder of rows into record batches (format 2), in compiled code."""
+"""Encoder of rows into record batches (format 2), and hashes of keys and rows, in compiled code."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Collection, Iterator
-from ctypes import addressof, byref, c_uint8
+from ctypes import addressof, byref, c_uint8, c_uint64
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.partitioners import ArrowColumn, Hashes, check_keys
 from pyspark_zkafka.model.producing import Batch, ProducerId
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_argument, require
+from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_argument, require, topic_argument
 
 HEADER_BYTES = 61
 _FIRST_BYTES = 2 * 1024
@@ -27,6 +28,7 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_PLAIN = 1 << 31
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _TRANSACTIONAL = 0x10
+_KINDS = {"murmur2": 0, "murmur3": 1, "crc32": 2, "fnv1a": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +241,35 @@ class RecordEncoder:
         times = state.base_timestamp_ms, state.max_timestamp_ms
         encoded = EncodedBatch(data, self._attributes, plain_bytes, state.records, *times)
         return Batch(partition, state.records, len(data), self._clock(), encoded)
+
+
+def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
+    """As `pyspark_zkafka.model.partitioners.hash_keys`, in some ns per key."""
+    check_keys(keys)
+    hashes = np.zeros(len(keys), dtype=np.uint32)
+    done = 0
+    for chunk in keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]:
+        place = CArray.of(chunk)
+        require().hash(_KINDS[name], *place.column, hashes[done:].ctypes.data)
+        done += len(chunk)
+    return hashes.view(np.int32)
+
+
+def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
+    """As `pyspark_zkafka.model.row_digests.hash_rows`, in some 50 ns per 100 bytes."""
+    value, key, partitions, timestamps, headers = (
+        CArray.of(a) for a in (batch.value, batch.key, batch.partition, batch.timestamp_ms, headers_argument(batch.headers))
+    )
+    sums = (c_uint64 * 2)()
+    done = require().hash_rows(
+        topic_argument(batch.topic),
+        *value.column,
+        *key.column,
+        partitions.address,
+        timestamps.address,
+        headers.address,
+        sums,
+    )
+    if not done:
+        raise MemoryError(f"no memory to hash the rows of {batch.topic}")
+    return sums[0], sums[1]

@@ -24,7 +24,7 @@ from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.native import library
-from pyspark_zkafka.records.native.hashes import hash_keys
+from pyspark_zkafka.records.native.record_encoder import hash_keys
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import open_consumer, open_producer
 

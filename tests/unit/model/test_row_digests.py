@@ -13,7 +13,7 @@ from pyspark_zkafka.model.exactly_once import RowSet
 from pyspark_zkafka.model.row_digests import HashRows, RowDigest
 from pyspark_zkafka.model.row_digests import hash_rows as python
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.native.hashes import hash_rows as compiled
+from pyspark_zkafka.records.native.record_encoder import hash_rows as compiled
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 BOTH = pytest.mark.parametrize("hash_rows", [python, compiled], ids=["python", "compiled"])

@@ -22,7 +22,7 @@ from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
-from pyspark_zkafka.records.native import hashes
+from pyspark_zkafka.records.native import record_encoder
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import (
     hash_function,
@@ -83,8 +83,8 @@ class TestPaths:
     def test_functions(self) -> None:
         """Hash functions match the transport."""
         python, compiled = connection("librdkafka"), connection("auto")
-        assert (hash_function(python), hash_function(compiled)) == (hash_keys, hashes.hash_keys)
-        assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, hashes.hash_rows)
+        assert (hash_function(python), hash_function(compiled)) == (hash_keys, record_encoder.hash_keys)
+        assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, record_encoder.hash_rows)
 
     @pytest.mark.parametrize(
         ("transport", "is_native", "level", "text"),

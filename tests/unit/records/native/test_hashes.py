@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.model.partitioners import hash_keys as python
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.native.hashes import hash_keys as compiled
-from pyspark_zkafka.records.native.hashes import hash_rows
+from pyspark_zkafka.records.native.record_encoder import hash_keys as compiled
+from pyspark_zkafka.records.native.record_encoder import hash_rows
 
 NAMES = ("murmur2", "murmur3", "crc32", "fnv1a")
 KINDS = (pa.binary(), pa.large_binary())

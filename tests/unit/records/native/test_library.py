@@ -164,7 +164,7 @@ class TestChoice:
         from pyspark_zkafka.model.partitioners import hash_keys as python
         from pyspark_zkafka.records.direct.sender import DirectSender
         from pyspark_zkafka.records.librdkafka_sender import MessageSender
-        from pyspark_zkafka.records.native.hashes import hash_keys as compiled
+        from pyspark_zkafka.records.native.record_encoder import hash_keys as compiled
 
         monkeypatch.setattr(producer, "CountingProducer", FakeProducer)
         paths: tuple[tuple[Transport, Any, Any], ...]
