@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.model.partitioners import HashKeys
     from pyspark_zkafka.model.planning import Split
-    from pyspark_zkafka.model.row_digests import HashRows
+    from pyspark_zkafka.model.rows import HashRows
     from pyspark_zkafka.records.consumer import PartitionConsumer
     from pyspark_zkafka.records.direct.client import DirectClient
     from pyspark_zkafka.records.direct.joint_fetches import JointFetches
@@ -194,7 +194,7 @@ def row_hash_function(connection: ConnectionOptions) -> HashRows:
         from pyspark_zkafka.records.native.record_encoder import hash_rows as compiled
 
         return compiled
-    from pyspark_zkafka.model.row_digests import hash_rows
+    from pyspark_zkafka.model.rows import hash_rows
 
     return hash_rows
 

@@ -33,8 +33,7 @@ from pyspark_zkafka.model.exactly_once import (
     write_slot,
 )
 from pyspark_zkafka.model.ledger import MAX_ENDS_BYTES, Entry, QueryName, encode
-from pyspark_zkafka.model.row_digests import RowDigest
-from pyspark_zkafka.model.rows import outgoing
+from pyspark_zkafka.model.rows import RowDigest, outgoing
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function

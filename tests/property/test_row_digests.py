@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.model.exactly_once import RowSet
-from pyspark_zkafka.model.row_digests import HashRows, RowDigest
-from pyspark_zkafka.model.row_digests import hash_rows as python
-from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.model.rows import HashRows, OutgoingBatch, RowDigest
+from pyspark_zkafka.model.rows import hash_rows as python
 from pyspark_zkafka.records.native.record_encoder import hash_rows as compiled
 
 BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=1, max_size=2).map(lambda b: b * 500)

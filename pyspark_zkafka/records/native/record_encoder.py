@@ -256,7 +256,7 @@ def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
 
 
 def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
-    """As `pyspark_zkafka.model.row_digests.hash_rows`, in some 50 ns per 100 bytes."""
+    """As `pyspark_zkafka.model.rows.hash_rows`, in some 50 ns per 100 bytes."""
     value, key, partitions, timestamps, headers = (
         CArray.of(a) for a in (batch.value, batch.key, batch.partition, batch.timestamp_ms, headers_argument(batch.headers))
     )

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.model.exactly_once import RowSet
-from pyspark_zkafka.model.row_digests import HashRows, RowDigest
-from pyspark_zkafka.model.row_digests import hash_rows as python
-from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.model.rows import HashRows, OutgoingBatch, RowDigest
+from pyspark_zkafka.model.rows import hash_rows as python
 from pyspark_zkafka.records.native.record_encoder import hash_rows as compiled
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -13,7 +13,7 @@ import pytest
 from pyspark_zkafka.brokers.clients import consumer_properties
 from pyspark_zkafka.model.partitioners import hash_keys
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.model.row_digests import hash_rows
+from pyspark_zkafka.model.rows import hash_rows
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.consumer import MessageConsumer
