@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewPartitions, NewTopic
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
-from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient, shared_properties
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S, ClientPool, MessageClient, configuration, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import (
     REFUSED_FOR_S,
     UNKNOWN_TOPIC_CODES,
@@ -30,7 +30,6 @@ from pyspark_zkafka.brokers.log_lookups import (
     lookup_client,
     offset_requests,
 )
-from pyspark_zkafka.brokers.pool import ClientPool, configuration
 from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG, KAFKA_ERROR, TOPIC_REFUSED
 from pyspark_zkafka.errors import NoLeader, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition

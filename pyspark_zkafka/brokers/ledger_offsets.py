@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark_zkafka.brokers.clients import lookup_properties
+from pyspark_zkafka.brokers.clients import ClientPool, configuration, lookup_properties
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
-from pyspark_zkafka.brokers.pool import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.ledger import (
     Entry,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_zkafka.brokers.pool import ClientPool, Keep, configuration
+from pyspark_zkafka.brokers.clients import ClientPool, Keep, configuration
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, library, require
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.brokers.pool import ClientPool, Keep
+from pyspark_zkafka.brokers.clients import ClientPool, Keep
 
 
 class Client:
@@ -210,7 +210,7 @@ def test_threads(pool: ClientPool[Client]) -> None:
 
 FORK = '''
 import os, sys, threading
-from pyspark_zkafka.brokers.pool import ClientPool, Keep
+from pyspark_zkafka.brokers.clients import ClientPool, Keep
 
 class Client:
     def __init__(self, owner): self.owner, self.process = owner, os.getpid()
