@@ -18,7 +18,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from benchmarks.checks import require
-from pyspark_zkafka.options.librdkafka import load
+from pyspark_zkafka.options.client_properties import load
 from pyspark_zkafka.testing import LocalCluster
 
 BROKERS = 3

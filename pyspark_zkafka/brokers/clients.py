@@ -26,8 +26,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import is_refusal, kafka_errors
-from pyspark_zkafka.options.references import refers, task_rack
-from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection
+from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection, refers, task_rack
 
 C = TypeVar("C")
 CLIENT_DEFAULTS: dict[str, Any] = {"client.id": "zkafka", "reconnect.backoff.ms": 20}

@@ -22,7 +22,7 @@ from pyspark_zkafka.conditions import (
 )
 from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.options.librdkafka import load
+from pyspark_zkafka.options.client_properties import load
 from pyspark_zkafka.options.values import ConnectionOptions, KafkaGroupOptions
 
 CommitStatus = Literal["done", "again", "fenced"]

@@ -15,9 +15,8 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, Nam
 from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.model.view_tables import VIEWS, view_problems
 from pyspark_zkafka.model.znodes.codec import is_znode_name
-from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.formats import parse_formats
-from pyspark_zkafka.options.librdkafka import Role
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import STREAM, TABLE, Scope
 from pyspark_zkafka.options.values import (

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark_zkafka.conditions import INVALID_OPTIONS, TABLE_WITHOUT_OPTIONS
 from pyspark_zkafka.errors import OptionError, nearest
 from pyspark_zkafka.options.client_properties import is_secret
-from pyspark_zkafka.options.references import refers, resolve_references
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
+from pyspark_zkafka.options.values import refers, resolve_references
 
 _TABLE_OPTION = "option."
 _RACK = "kafka.client.rack"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyspark_zkafka.model.topic_names import RULE, is_topic_name
-from pyspark_zkafka.options.librdkafka import load
+from pyspark_zkafka.options.client_properties import load
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER, CLUSTER_NOT_RUNNING, NO_MOCK_BROKERS, REFUSED_BY_CLUSTER
 from pyspark_zkafka.testing.producing import Record, produce
 

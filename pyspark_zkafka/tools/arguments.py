@@ -15,7 +15,7 @@ import typer
 from pyspark_zkafka.conditions import INVALID_OPTION, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.options.references import resolve_references
+from pyspark_zkafka.options.values import resolve_references
 
 Parsed = TypeVar("Parsed")
 

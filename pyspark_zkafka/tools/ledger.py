@@ -15,7 +15,7 @@ from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.options.times import parse_duration_ms
+from pyspark_zkafka.options.kinds import parse_duration_ms
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_servers, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns, duration_text, iso_time
 

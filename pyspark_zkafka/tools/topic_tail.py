@@ -27,8 +27,7 @@ from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, reso
 from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch, read_headers
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.kinds import TOPIC, parse_position
-from pyspark_zkafka.options.times import parse_time
+from pyspark_zkafka.options.kinds import TOPIC, parse_position, parse_time
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.tools.arguments import find_partitions, parse_pairs, parse_text

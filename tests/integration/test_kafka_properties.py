@@ -9,9 +9,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, ClientProperty
-from pyspark_zkafka.options.librdkafka import Role
 from pyspark_zkafka.token_providers import PROVIDER
 
 NUMBERS = "-1 0 1 5 6 7 9 10 12 100 1000 45000 60000 300000 900000 3600000 86400000 1000000 100000000 1000000000 2147483647"

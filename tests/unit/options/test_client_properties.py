@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.options.client_properties import is_secret, translate
+from pyspark_zkafka.options.client_properties import Role, is_secret, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES
-from pyspark_zkafka.options.librdkafka import Role
 from pyspark_zkafka.token_providers import PROVIDER
 from tests.support.cases import each
 

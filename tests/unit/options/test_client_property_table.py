@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.client_properties import Role, translate, validate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, parse_jaas
-from pyspark_zkafka.options.librdkafka import Role, validate
 from pyspark_zkafka.token_providers import PROVIDER
 from tests.support.cases import each
 

@@ -11,9 +11,8 @@ import pytest
 from pyspark_zkafka.brokers.clients import MessageClient, consumer_properties
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.client_properties import UNKNOWN, Validation, load, translate, validate, validate_together
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
-from pyspark_zkafka.options.librdkafka import UNKNOWN, Validation, load, validate, validate_together
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.producer import producer_properties
 from tests.support.cases import each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.references import resolve_references, task_rack
+from pyspark_zkafka.options.values import resolve_references, task_rack
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.model.offsets import Ago, AtTimestamp
-from pyspark_zkafka.options.times import parse_datetime_ms, parse_duration_ms, parse_iso_duration_ms, parse_time
+from pyspark_zkafka.options.kinds import parse_datetime_ms, parse_duration_ms, parse_iso_duration_ms, parse_time
 from tests.support.cases import each
 
 
