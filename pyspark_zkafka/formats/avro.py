@@ -32,8 +32,7 @@ from pyspark_zkafka.formats.avro_types import (
     schema_of,
     wider_kind,
 )
-from pyspark_zkafka.formats.codec import Decoded
-from pyspark_zkafka.formats.columns import inner_path
+from pyspark_zkafka.formats.codec import Decoded, inner_path
 from pyspark_zkafka.model.records import parts_of, projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 

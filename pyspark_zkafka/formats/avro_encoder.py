@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.avro_types import AvroType, invalid, wider_kind
-from pyspark_zkafka.formats.codec import TypeLimits
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, varint
+from pyspark_zkafka.formats.codec import BINARIES, STRINGS, TypeLimits, inner_path, is_list, require_fit, varint
 from pyspark_zkafka.model.rows import first_not_utf8
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}

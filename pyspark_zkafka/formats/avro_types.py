@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, excerpt, listing
-from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
-from pyspark_zkafka.formats.columns import STRINGS, is_list
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, STRINGS, TypeLimits, is_list
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38

@@ -24,11 +24,12 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import excerpt
-from pyspark_zkafka.formats.codec import Decoded, Schema
-from pyspark_zkafka.formats.columns import (
+from pyspark_zkafka.formats.codec import (
     BINARIES,
     REFUSALS,
     STRINGS,
+    Decoded,
+    Schema,
     decode_rows,
     dictionaries,
     encode_rows,

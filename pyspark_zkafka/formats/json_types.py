@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
+from pyspark_zkafka.formats.codec import BINARIES, NOT_WANTED, RECORD, STRINGS, TypeLimits, inner_path, is_list
 from pyspark_zkafka.model.records import parts_of, shape_of
 
 References = tuple[tuple[str, str], ...]

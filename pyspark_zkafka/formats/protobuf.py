@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA, PROTOC_STOPPED
 from pyspark_zkafka.errors import excerpt, listing, nearest
-from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
-from pyspark_zkafka.formats.columns import inner_path, is_list, varint
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits, inner_path, is_list, varint
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_zkafka.errors import listing, nearest
-from pyspark_zkafka.formats.codec import Decoded
-from pyspark_zkafka.formats.columns import (
+from pyspark_zkafka.formats.codec import (
     BINARIES,
     STRINGS,
+    Decoded,
     decode_rows,
     dictionaries,
     encode_rows,

@@ -3,6 +3,9 @@
 Each property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka
 accepts it. No property is dropped.
 
+The first check loads the library that confluent-kafka's module is linked to, through ctypes. It does not import
+confluent-kafka, and opens no connection.
+
 References
 ----------
 ``ConsumerConfig`` and ``ProducerConfig`` of kafka-clients 3.9.1; CONFIGURATION.md of librdkafka 2.16.

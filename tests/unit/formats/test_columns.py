@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow
-from pyspark_zkafka.formats.columns import decode_rows, encode_rows, grouped, offsets_of
+from pyspark_zkafka.formats.codec import decode_rows, encode_rows, grouped, offsets_of
 from tests.support.cases import each
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.formats import confluent
+from pyspark_zkafka.formats import decoding
 from pyspark_zkafka.formats.codec import parse_schema
-from pyspark_zkafka.formats.confluent import ConfluentDecoder
+from pyspark_zkafka.formats.decoding import ConfluentDecoder
 from pyspark_zkafka.formats.registry import StoredSchema, UnknownSchema
 from tests.support import fake_format
 from tests.support.cases import each
@@ -210,6 +210,6 @@ def test_schema_that_cannot_be_compiled_now(decoder: ConfluentDecoder, monkeypat
     def missing(*arguments: object) -> object:
         raise FORMAT_LIBRARY_MISSING("grpcio-tools is not installed")
 
-    monkeypatch.setattr(confluent, "parse_schema", missing)
+    monkeypatch.setattr(decoding, "parse_schema", missing)
     with pytest.raises(OptionError, match="FORMAT_LIBRARY_MISSING"):
         decoder.decode(payloads(wire(8, b"1")), no_headers(1))
