@@ -27,8 +27,14 @@ from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.admin import TOPIC_CONFIGS, AdminState, topic_config_path
-from pyspark_zkafka.model.znodes.cluster import BROKER_IDS, BrokerRegistration, ControllerInfo
+from pyspark_zkafka.model.znodes.cluster import (
+    BROKER_IDS,
+    TOPIC_CONFIGS,
+    AdminState,
+    BrokerRegistration,
+    ControllerInfo,
+    topic_config_path,
+)
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children, read_group_znodes
 

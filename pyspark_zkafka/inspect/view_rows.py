@@ -12,7 +12,7 @@ from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.view_tables import Row, timestamp_us
-from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.cluster import AdminState
 from pyspark_zkafka.model.znodes.groups import LegacyPartition, consumer_of_thread
 
 

@@ -26,13 +26,16 @@ from pyspark_zkafka.inspect.view_rows import topic_rows
 from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.model.znodes.admin import (
+from pyspark_zkafka.model.znodes.cluster import (
+    CONTROLLER,
+    MIGRATION,
     PREFERRED_REPLICA_ELECTION,
     AdminState,
+    decode_controller,
     delete_topic_path,
     encode_preferred_election,
+    topic_path,
 )
-from pyspark_zkafka.model.znodes.cluster import CONTROLLER, MIGRATION, decode_controller, topic_path
 from pyspark_zkafka.tools.arguments import find_partitions, parse_partitions, require_topics
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, reads_cluster
 from pyspark_zkafka.tools.output import columns

@@ -10,15 +10,16 @@ import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_TOPIC_CONFIG, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.model.znodes.admin import (
+from pyspark_zkafka.model.znodes.cluster import (
+    BROKER_IDS,
     CONFIG_CHANGE,
     config_problems,
+    decode_broker,
     decode_topic_config,
     encode_config_change,
     encode_topic_config,
     topic_config_path,
 )
-from pyspark_zkafka.model.znodes.cluster import BROKER_IDS, decode_broker
 from pyspark_zkafka.tools.admin import require_controller, submit
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, changes_cluster, reads_cluster

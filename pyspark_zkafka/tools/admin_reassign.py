@@ -13,7 +13,7 @@ import typer
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_REASSIGNMENT
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.model.znodes.admin import REASSIGN_PARTITIONS, AdminState, decode_reassignment, encode_reassignment
+from pyspark_zkafka.model.znodes.cluster import REASSIGN_PARTITIONS, AdminState, decode_reassignment, encode_reassignment
 from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, follow, require_controller, submit
 from pyspark_zkafka.tools.arguments import read_text
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster

@@ -22,8 +22,8 @@ from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 from pyspark_zkafka.retries import elapsed_s
-from pyspark_zkafka.zookeeper import kazoo_errors as errors
-from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, Client, ConnectionLog
+from pyspark_zkafka.zookeeper import kazoo_client
+from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, Client, ConnectionLog
 from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ _LEAST_BULK = 500  # that many single reads take longer than the start of a sess
 _BULK_PAUSE_S = 60.0  # after a failure, which may have taken the whole connection timeout
 _BULK_REQUEST, _BULK_IN_FLIGHT = 200, 10  # servers hold an answer in memory
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
-_CLOSING_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, OSError)
-_BULK_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, ZKafkaError)
+_CLOSING_ERRORS: tuple[type[BaseException], ...] = (*kazoo_client.KAZOO_ERRORS, OSError)
+_BULK_ERRORS: tuple[type[BaseException], ...] = (*kazoo_client.KAZOO_ERRORS, ZKafkaError)
 _log = logging.getLogger(__name__)
 
 _no_bulk_before: dict[str, float] = {}
@@ -204,7 +204,7 @@ class ZooKeeperConnection:
     def refused(self) -> ZKafkaError | None:
         """The error of credentials that were refused several times in a row since the connection was lost."""
         refusals = 0 if self._kazoo is None else self._kazoo.refusals
-        return None if refusals < _REFUSALS else errors.no_session(errors.AUTH_FAILED(), self.config, [])
+        return None if refusals < _REFUSALS else kazoo_client.no_session(kazoo_client.AUTH_FAILED(), self.config, [])
 
     def get_many(self, paths: Iterable[str]) -> dict[str, Znode]:
         """Read data and stat of each path that exists, in one round; see `ask`."""
@@ -246,10 +246,10 @@ class ZooKeeperConnection:
         full = self._full(path)
         try:
             entries, _ = self._client().get_acls_async(full).get(timeout=self._timeout_s)
-        except errors.NO_NODE:
+        except kazoo_client.NO_NODE:
             return None
-        except errors.KAZOO_ERRORS as error:
-            raise errors.translate(self._cause(error), f"Reading the ACL of {full}", self.config) from error
+        except kazoo_client.KAZOO_ERRORS as error:
+            raise kazoo_client.translate(self._cause(error), f"Reading the ACL of {full}", self.config) from error
         return tuple(entries)
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
@@ -266,22 +266,22 @@ class ZooKeeperConnection:
         doing = f"A transaction at {self._full(operations[0].path)} ({len(operations)} operations)"
         try:
             results = transaction.commit_async().get(timeout=self._timeout_s)
-        except errors.KAZOO_ERRORS as error:
+        except kazoo_client.KAZOO_ERRORS as error:
             size = request_bytes(operations, self.config.chroot)
-            if errors.is_too_large(error, size):
-                raise errors.too_large(size, doing, self.config) from error
-            raise errors.translate(self._cause(error), doing, self.config) from error
+            if kazoo_client.is_too_large(error, size):
+                raise kazoo_client.too_large(size, doing, self.config) from error
+            raise kazoo_client.translate(self._cause(error), doing, self.config) from error
         conflict = self._conflict(operations, results)
         written = () if conflict is not None else (r.mzxid for r in results if hasattr(r, "mzxid"))
         return Outcome(conflict, next(iter(written), None))
 
     def _conflict(self, operations: Sequence[Operation], results: Sequence[object]) -> Conflict | None:
         for operation, result in zip(operations, results, strict=False):
-            if isinstance(result, Exception) and not errors.is_rolled_back(result):
+            if isinstance(result, Exception) and not kazoo_client.is_rolled_back(result):
                 if (reason := REASONS.get(type(result))) is not None:
                     return Conflict(operation, reason)
                 doing = f"{type(operation).__name__} {self._full(operation.path)} in a transaction"
-                raise errors.translate(result, doing, self.config) from result
+                raise kazoo_client.translate(result, doing, self.config) from result
         return None
 
     def _read_in_bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
@@ -297,7 +297,7 @@ class ZooKeeperConnection:
             with ZooKeeperConnection(self.config, clock=self._clock) as session:
                 session._log.quiet = True
                 return session._bulk(paths)
-        except errors.UNKNOWN_REQUEST:
+        except kazoo_client.UNKNOWN_REQUEST:
             _no_bulk_before[hosts] = math.inf
         except _BULK_ERRORS as error:
             _no_bulk_before[hosts] = self._clock() + _BULK_PAUSE_S
@@ -317,7 +317,7 @@ class ZooKeeperConnection:
                 kazoo._call(_BulkRead([self._full(path) for path in asked]), pending[-1][1])
             for asked, result in pending:
                 answers = result.get(timeout=max(0.0, deadline - self._clock()))
-                if not all(isinstance(answer, Znode) or answer == errors.NO_NODE_CODE for answer in answers):
+                if not all(isinstance(answer, Znode) or answer == kazoo_client.NO_NODE_CODE for answer in answers):
                     return None
                 nodes |= {path: node for path, node in zip(asked, answers, strict=True) if isinstance(node, Znode)}
         return nodes
@@ -334,7 +334,7 @@ class ZooKeeperConnection:
                 kazoo._live.wait(max(0.0, deadline - self._clock()))
             if kazoo.client_state == KeeperState.CONNECTING:
                 # kazoo would keep these requests, and send them when the ensemble answers.
-                raise errors.translate(errors.TIMED_OUT(), f"Reading {self._full(requests[0][1])}", self.config)
+                raise kazoo_client.translate(kazoo_client.TIMED_OUT(), f"Reading {self._full(requests[0][1])}", self.config)
             pending = [(request, self._send(*request, watch)) for request in requests]
             requests = [request for request, result in pending if not self._receive(*request, result, answers, deadline)]
 
@@ -347,12 +347,12 @@ class ZooKeeperConnection:
         """Wait for an answer and store it. False if the request must be sent again."""
         try:
             answer = result.get(timeout=max(0.0, deadline - self._clock()))
-        except errors.NO_NODE:
+        except kazoo_client.NO_NODE:
             return True
-        except errors.KAZOO_ERRORS as error:
-            if errors.is_passing(error) and self._clock() < deadline:
+        except kazoo_client.KAZOO_ERRORS as error:
+            if kazoo_client.is_passing(error) and self._clock() < deadline:
                 return False
-            raise errors.translate(self._cause(error), f"Reading {self._full(path)}", self.config) from error
+            raise kazoo_client.translate(self._cause(error), f"Reading {self._full(path)}", self.config) from error
         if kind == "children":
             answers.children[path] = sorted(answer)
         elif kind == "get":
@@ -371,7 +371,7 @@ class ZooKeeperConnection:
 
     def _client(self) -> Any:
         if self._kazoo is None:
-            raise errors.not_open()
+            raise kazoo_client.not_open()
         return self._kazoo
 
     def _connect(self) -> None:
@@ -393,9 +393,9 @@ class ZooKeeperConnection:
         changed.wait(self._timeout_s)
         try:
             kazoo.sync_async("/").get(timeout=max(0.0, deadline - self._clock()))  # another server may have newer data
-        except errors.KAZOO_ERRORS as error:
+        except kazoo_client.KAZOO_ERRORS as error:
             troubles, cause = self._log.troubles, self._cause(error)
-            raise errors.no_session(cause, self.config, troubles) from error
+            raise kazoo_client.no_session(cause, self.config, troubles) from error
         self._handler.deadline, self._log.quiet = math.inf, False
 
     def _on_kazoo_state(self, kazoo: Any, state: SessionState) -> None:
@@ -437,11 +437,11 @@ class ZooKeeperConnection:
     def _cause(self, error: BaseException) -> BaseException:
         """Return why kazoo is closed. One refused login may be a connection lost during the login."""
         kazoo = self._kazoo
-        if kazoo is None or not isinstance(error, (errors.CLOSED, errors.AUTH_FAILED)):
+        if kazoo is None or not isinstance(error, (kazoo_client.CLOSED, kazoo_client.AUTH_FAILED)):
             return error
         if kazoo.refusals >= (_REFUSALS if self._is_established else 1):
-            return errors.AUTH_FAILED()
-        return errors.CONNECTION_LOSS() if self._is_established else error
+            return kazoo_client.AUTH_FAILED()
+        return kazoo_client.CONNECTION_LOSS() if self._is_established else error
 
 
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:

@@ -11,11 +11,9 @@ from pyspark_zkafka.conditions import GROUP_ACTIVE, NO_CHROOT, NO_KAFKA_CLUSTER
 from pyspark_zkafka.errors import CodecError, ZooKeeperRefused, listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
-from pyspark_zkafka.model.znodes import admin as admin_znodes
 from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.admin import AdminState
-from pyspark_zkafka.model.znodes.cluster import BrokerRegistration
+from pyspark_zkafka.model.znodes.cluster import AdminState, BrokerRegistration
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
 
@@ -128,27 +126,27 @@ class ZooKeeperClient(ZooKeeperConnection):
     def topic_configs(self, topics: Collection[str] | None = None) -> DecodedZnodes[dict[str, str]]:
         """Configurations of topics, all by default. Unknown topics are left out."""
         if topics is None:
-            topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
-        nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if is_topic_name(topic))
-        return _by_name(nodes, lambda path, node: admin_znodes.decode_topic_config(path, node.data))
+            topics = self.children_many([znodes.TOPIC_CONFIGS]).get(znodes.TOPIC_CONFIGS, [])
+        nodes = self.get_many(znodes.topic_config_path(topic) for topic in topics if is_topic_name(topic))
+        return _by_name(nodes, lambda path, node: znodes.decode_topic_config(path, node.data))
 
     def admin_state(self) -> AdminState:
         """Running reassignments, preferred replica elections and deletions. Blocks for two rounds of requests.
 
         Reassignments requested from brokers, since 2.4, are only in the topics' znodes.
         """
-        paths = [admin_znodes.REASSIGN_PARTITIONS, admin_znodes.PREFERRED_REPLICA_ELECTION]
-        found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS, znodes.TOPICS])
+        paths = [znodes.REASSIGN_PARTITIONS, znodes.PREFERRED_REPLICA_ELECTION]
+        found = self.ask(get=paths, children=[znodes.DELETE_TOPICS, znodes.TOPICS])
         moves, elections = (found.nodes.get(path) for path in paths)
-        requested = {} if moves is None else dict(admin_znodes.decode_reassignment(paths[0], moves.data))
+        requested = {} if moves is None else dict(znodes.decode_reassignment(paths[0], moves.data))
         names = filter(is_topic_name, found.children.get(znodes.TOPICS, ()))
         nodes = {path: node for path, node in self.get_many(map(znodes.topic_path, names)).items() if node.data}
         targets = _by_name(nodes, lambda path, node: znodes.decode_target_replicas(path, node.data))
         noted = {TopicPartition(name, p): to for name, moved in targets.readable.items() for p, to in moved.items()}
         return AdminState(
             {**noted, **requested},
-            () if elections is None else admin_znodes.decode_preferred_election(paths[1], elections.data),
-            tuple(found.children.get(admin_znodes.DELETE_TOPICS, [])),
+            () if elections is None else znodes.decode_preferred_election(paths[1], elections.data),
+            tuple(found.children.get(znodes.DELETE_TOPICS, [])),
             {znodes.topic_path(name): error for name, error in targets.unreadable.items()},
         )
 

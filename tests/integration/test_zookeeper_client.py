@@ -12,8 +12,7 @@ from kazoo.security import make_digest_acl
 
 from pyspark_zkafka.errors import CodecError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.model.nouns import Broker, Endpoint, TopicPartition
-from pyspark_zkafka.model.znodes.admin import AdminState
-from pyspark_zkafka.model.znodes.cluster import partition_state_path
+from pyspark_zkafka.model.znodes.cluster import AdminState, partition_state_path
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster, servers

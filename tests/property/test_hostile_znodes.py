@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.model.znodes import admin, groups
+from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.model.znodes import cluster as znodes
 from tests.support.cases import each
 from tests.support.tiers import repetitions
@@ -29,9 +29,9 @@ DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
     "controller": (r"/controller", (znodes.decode_controller,)),
     "controller epoch": (r"/controller_epoch", (znodes.decode_controller_epoch,)),
     "cluster id": (r"/cluster/id", (znodes.decode_cluster_id,)),
-    "config": (r"/config/topics/[^/]+", (admin.decode_topic_config,)),
-    "reassignment": (r"/admin/reassign_partitions", (admin.decode_reassignment,)),
-    "election": (r"/admin/preferred_replica_election", (admin.decode_preferred_election,)),
+    "config": (r"/config/topics/[^/]+", (cluster.decode_topic_config,)),
+    "reassignment": (r"/admin/reassign_partitions", (cluster.decode_reassignment,)),
+    "election": (r"/admin/preferred_replica_election", (cluster.decode_preferred_election,)),
     "registration": (r"/consumers/[^/]+/ids/[^/]+", (groups.decode_registration,)),
     "owner": (r"/consumers/[^/]+/owners/[^/]+/\d+", (groups.decode_owner,)),
     "offset": (r"/consumers/[^/]+/offsets/[^/]+/\d+", (groups.decode_offset,)),

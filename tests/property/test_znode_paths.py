@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
-from pyspark_zkafka.model.znodes import admin, cluster, groups
+from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.model.znodes.codec import child_path, is_znode_name, is_znode_path
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
@@ -50,7 +50,7 @@ def builders(*modules: ModuleType) -> dict[str, Callable[..., str]]:
 
 
 BUILDERS: dict[str, Callable[..., Any]] = {
-    **builders(admin, cluster, groups),
+    **builders(cluster, cluster, groups),
     "owner_parents": lambda group, partition: groups.owner_parents(group, [partition])[-1],
     "offset_parents": lambda group, partition: groups.offset_parents(group, [partition])[-1],
     "legacy_offset_path": lambda group, topic: groups.offset_path(group, groups.LegacyPartition(topic, 1, 2)),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
-from pyspark_zkafka.model.znodes import admin, groups
+from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes.codec import encode_json
 
@@ -73,7 +73,7 @@ def test_controllers(broker: int, timestamp: str | None) -> None:
 @given(st.dictionaries(TEXT, TEXT, max_size=4))
 def test_topic_configs(config: dict[str, str]) -> None:
     """A configuration is decoded in its own order."""
-    found = admin.decode_topic_config("/c", encode_json({"version": 1, "config": config}))
+    found = cluster.decode_topic_config("/c", encode_json({"version": 1, "config": config}))
     assert list(found.items()) == list(config.items())
 
 
@@ -81,8 +81,8 @@ def test_topic_configs(config: dict[str, str]) -> None:
 def test_reassignments_and_elections(replicas: dict[TopicPartition, tuple[int, ...]]) -> None:
     """Decoding reassignments and elections returns what was written."""
     data = encode_json({"partitions": [{**tp._asdict(), "replicas": ids} for tp, ids in replicas.items()]})
-    assert admin.decode_reassignment("/r", data) == list(replicas.items())
-    assert admin.decode_preferred_election("/e", data) == tuple(replicas)
+    assert cluster.decode_reassignment("/r", data) == list(replicas.items())
+    assert cluster.decode_preferred_election("/e", data) == tuple(replicas)
 
 
 @given(st.dictionaries(NAME, THREADS, max_size=4), TIMESTAMP)

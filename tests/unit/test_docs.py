@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.model.assignors import STRATEGIES
-from pyspark_zkafka.model.znodes import admin, cluster, groups
+from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES
 from pyspark_zkafka.options.table import BY_NAME, TABLE
@@ -56,9 +56,9 @@ ZNODES: dict[str, Callable[[str, bytes], Any]] = {
     "/brokers/topics/<topic>/partitions/<partition>/state": cluster.decode_partition_state,
     "/controller": cluster.decode_controller,
     "/cluster/id": cluster.decode_cluster_id,
-    "/config/topics/<topic>": admin.decode_topic_config,
-    "/admin/reassign_partitions": admin.decode_reassignment,
-    "/admin/preferred_replica_election": admin.decode_preferred_election,
+    "/config/topics/<topic>": cluster.decode_topic_config,
+    "/admin/reassign_partitions": cluster.decode_reassignment,
+    "/admin/preferred_replica_election": cluster.decode_preferred_election,
     "/consumers/<group>/ids/<consumer>": groups.decode_registration,
     "/consumers/<group>/owners/<topic>/<partition>": groups.decode_owner,
     "/consumers/<group>/offsets/<topic>/<partition>": groups.decode_offset,

@@ -16,7 +16,7 @@ from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection, tls_context
-from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ReadAhead
+from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, ReadAhead
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.security import SECRET, TEN, WRONG, Options, connecting, fails_soon, read_values
 

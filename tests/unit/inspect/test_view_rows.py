@@ -27,8 +27,7 @@ from pyspark_zkafka.inspect.view_rows import (
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.model.znodes.admin import AdminState
-from pyspark_zkafka.model.znodes.cluster import BrokerRegistration, ControllerInfo, decode_broker
+from pyspark_zkafka.model.znodes.cluster import AdminState, BrokerRegistration, ControllerInfo, decode_broker
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 from tests.support.cases import each
 

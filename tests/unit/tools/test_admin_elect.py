@@ -11,7 +11,7 @@ import typer
 
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.cluster import AdminState
 from pyspark_zkafka.tools.admin import candidates, elect
 from pyspark_zkafka.zookeeper.connection import Results
 from tests.support.cases import each

@@ -13,7 +13,7 @@ import typer
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.cluster import AdminState
 from pyspark_zkafka.tools.admin_reassign import move_problems, moves, parse_reassignment, reassign
 from tests.support.ensemble_client import EnsembleClient
 

@@ -17,7 +17,7 @@ from pyspark_zkafka.errors import OptionError, ZooKeeperError
 from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection, tls_context
-from pyspark_zkafka.zookeeper.kazoo_handler import Client
+from pyspark_zkafka.zookeeper.kazoo_client import Client
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.options import ensemble_config

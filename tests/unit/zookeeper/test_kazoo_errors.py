@@ -9,7 +9,7 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.zookeeper import kazoo_errors as errors
+from pyspark_zkafka.zookeeper import kazoo_client as errors
 from tests.support.cases import each
 from tests.support.options import ensemble_config
 

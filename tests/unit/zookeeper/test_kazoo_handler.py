@@ -11,7 +11,7 @@ import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Auth
 
-from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog, ReadAhead
+from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, ConnectionLog, ReadAhead
 
 
 def test_the_log_has_neither_debug_lines_nor_repeated_troubles(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.cluster import AdminState
 from tests.support.ensemble_client import EnsembleClient
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.model.nouns import PartitionState, TopicPartition
-from pyspark_zkafka.model.znodes import admin, groups
+from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.model.znodes import cluster as znodes
 from tests.support.cases import each
 
@@ -54,12 +54,12 @@ def of_controller(path: str, data: bytes) -> Contents:
 
 def of_reassignment(path: str, data: bytes) -> Contents:
     """Return the replicas of partitions."""
-    return admin.decode_reassignment(path, data), [(partition_of(p), tuple(p["replicas"])) for p in partitions_of(data)]
+    return cluster.decode_reassignment(path, data), [(partition_of(p), tuple(p["replicas"])) for p in partitions_of(data)]
 
 
 def of_election(path: str, data: bytes) -> Contents:
     """Return the partitions to elect leaders for."""
-    return admin.decode_preferred_election(path, data), tuple(map(partition_of, partitions_of(data)))
+    return cluster.decode_preferred_election(path, data), tuple(map(partition_of, partitions_of(data)))
 
 
 def partitions_of(data: bytes) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ CONTENTS: dict[str, Callable[[str, bytes], Contents]] = {
     r"/controller": of_controller,
     r"/controller_epoch": lambda p, d: (znodes.decode_controller_epoch(p, d), int(d)),
     r"/cluster/id": lambda p, d: (znodes.decode_cluster_id(p, d), json.loads(d)["id"]),
-    r"/config/topics/[^/]+": lambda p, d: (admin.decode_topic_config(p, d), json.loads(d)["config"]),
+    r"/config/topics/[^/]+": lambda p, d: (cluster.decode_topic_config(p, d), json.loads(d)["config"]),
     r"/admin/reassign_partitions": of_reassignment,
     r"/admin/preferred_replica_election": of_election,
     r"/consumers/[^/]+/ids/[^/]+": lambda p, d: (groups.encode_registration(groups.decode_registration(p, d)), d),
@@ -147,8 +147,8 @@ def test_paths() -> None:
         f"{znodes.BROKER_IDS}/0",
         znodes.topic_path("peer-a"),
         znodes.partition_state_path(tp),
-        admin.topic_config_path("w"),
-        f"{admin.DELETE_TOPICS}/exp-del0",
+        cluster.topic_config_path("w"),
+        f"{cluster.DELETE_TOPICS}/exp-del0",
         groups.group_path("g-two"),
         groups.id_path("g-two", groups.consumer_id("g-two", "c1")),
         groups.owner_path("g-two", tp),
