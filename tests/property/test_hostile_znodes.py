@@ -15,20 +15,19 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.znodes import cluster, groups
-from pyspark_zkafka.model.znodes import cluster as znodes
 from tests.support.cases import each
 from tests.support.tiers import repetitions
 
 Decoder = Callable[[str, "bytes | None"], object]
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "znodes.json"
+VECTORS = Path(__file__).parents[1] / "vectors" / "cluster.json"
 DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
-    "broker": (r"/brokers/ids/\d+", (znodes.decode_broker,)),
-    "topic": (r"/brokers/topics/[^/]+", (znodes.decode_topic, znodes.decode_target_replicas)),
-    "state": (r"/brokers/topics/[^/]+/partitions/\d+/state", (znodes.decode_partition_state,)),
-    "controller": (r"/controller", (znodes.decode_controller,)),
-    "controller epoch": (r"/controller_epoch", (znodes.decode_controller_epoch,)),
-    "cluster id": (r"/cluster/id", (znodes.decode_cluster_id,)),
+    "broker": (r"/brokers/ids/\d+", (cluster.decode_broker,)),
+    "topic": (r"/brokers/topics/[^/]+", (cluster.decode_topic, cluster.decode_target_replicas)),
+    "state": (r"/brokers/topics/[^/]+/partitions/\d+/state", (cluster.decode_partition_state,)),
+    "controller": (r"/controller", (cluster.decode_controller,)),
+    "controller epoch": (r"/controller_epoch", (cluster.decode_controller_epoch,)),
+    "cluster id": (r"/cluster/id", (cluster.decode_cluster_id,)),
     "config": (r"/config/topics/[^/]+", (cluster.decode_topic_config,)),
     "reassignment": (r"/admin/reassign_partitions", (cluster.decode_reassignment,)),
     "election": (r"/admin/preferred_replica_election", (cluster.decode_preferred_election,)),

@@ -10,10 +10,9 @@ from typing import Any
 
 from pyspark_zkafka.model.nouns import PartitionState, TopicPartition
 from pyspark_zkafka.model.znodes import cluster, groups
-from pyspark_zkafka.model.znodes import cluster as znodes
 from tests.support.cases import each
 
-VECTORS = Path(__file__).parents[3] / "vectors" / "znodes.json"
+VECTORS = Path(__file__).parents[3] / "vectors" / "cluster.json"
 
 Contents = tuple[object, object]
 """The decoded value, and the expected value from the znode's text as plain JSON."""
@@ -21,7 +20,7 @@ Contents = tuple[object, object]
 
 def of_broker(path: str, data: bytes) -> Contents:
     """Return a broker's registration by its fields."""
-    found, text = znodes.decode_broker(path, data), json.loads(data)
+    found, text = cluster.decode_broker(path, data), json.loads(data)
     urls = [f"{e.listener}://{e}" for e in found.broker.endpoints]
     fields = (found.broker.id, found.version, found.host, found.port, found.timestamp, urls)
     expected = [text[key] for key in ("version", "host", "port", "timestamp")]
@@ -34,7 +33,7 @@ def of_broker(path: str, data: bytes) -> Contents:
 
 def of_topic(path: str, data: bytes) -> Contents:
     """Return a topic's id and replicas."""
-    found, text = znodes.decode_topic(path, data), json.loads(data)
+    found, text = cluster.decode_topic(path, data), json.loads(data)
     replicas = {int(partition): tuple(ids) for partition, ids in text["partitions"].items()}
     return (found.name, found.topic_id, found.partitions), (path.rpartition("/")[2], text.get("topic_id"), replicas)
 
@@ -43,13 +42,13 @@ def of_state(path: str, data: bytes) -> Contents:
     """Return a partition's leader, epochs and ISR."""
     text = json.loads(data)
     expected = PartitionState(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"])
-    return znodes.decode_partition_state(path, data), expected
+    return cluster.decode_partition_state(path, data), expected
 
 
 def of_controller(path: str, data: bytes) -> Contents:
     """Return the controller and the time of its election."""
     text = json.loads(data)
-    return znodes.decode_controller(path, data), znodes.ControllerInfo(text["brokerid"], text["timestamp"])
+    return cluster.decode_controller(path, data), znodes.ControllerInfo(text["brokerid"], text["timestamp"])
 
 
 def of_reassignment(path: str, data: bytes) -> Contents:
@@ -78,8 +77,8 @@ CONTENTS: dict[str, Callable[[str, bytes], Contents]] = {
     r"/brokers/topics/[^/]+": of_topic,
     r"/brokers/topics/[^/]+/partitions/\d+/state": of_state,
     r"/controller": of_controller,
-    r"/controller_epoch": lambda p, d: (znodes.decode_controller_epoch(p, d), int(d)),
-    r"/cluster/id": lambda p, d: (znodes.decode_cluster_id(p, d), json.loads(d)["id"]),
+    r"/controller_epoch": lambda p, d: (cluster.decode_controller_epoch(p, d), int(d)),
+    r"/cluster/id": lambda p, d: (cluster.decode_cluster_id(p, d), json.loads(d)["id"]),
     r"/config/topics/[^/]+": lambda p, d: (cluster.decode_topic_config(p, d), json.loads(d)["config"]),
     r"/admin/reassign_partitions": of_reassignment,
     r"/admin/preferred_replica_election": of_election,
@@ -145,8 +144,8 @@ def test_paths() -> None:
     tp = TopicPartition("peer-a", 3)
     assert {
         f"{znodes.BROKER_IDS}/0",
-        znodes.topic_path("peer-a"),
-        znodes.partition_state_path(tp),
+        cluster.topic_path("peer-a"),
+        cluster.partition_state_path(tp),
         cluster.topic_config_path("w"),
         f"{cluster.DELETE_TOPICS}/exp-del0",
         groups.group_path("g-two"),
