@@ -36,8 +36,15 @@ from pyspark_zkafka.model.znodes.cluster import (
     encode_preferred_election,
     topic_path,
 )
-from pyspark_zkafka.tools.arguments import find_partitions, parse_partitions, require_topics
-from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, reads_cluster
+from pyspark_zkafka.tools.command import (
+    FAILED,
+    Target,
+    changes_cluster,
+    find_partitions,
+    parse_partitions,
+    reads_cluster,
+    require_topics,
+)
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason

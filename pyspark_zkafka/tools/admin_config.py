@@ -21,8 +21,7 @@ from pyspark_zkafka.model.znodes.cluster import (
     topic_config_path,
 )
 from pyspark_zkafka.tools.admin import require_controller, submit
-from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
-from pyspark_zkafka.tools.command import Target, changes_cluster, reads_cluster
+from pyspark_zkafka.tools.command import Target, changes_cluster, parse_pairs, reads_cluster, require_topics
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create, SetData

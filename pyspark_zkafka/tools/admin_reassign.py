@@ -15,8 +15,7 @@ from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.znodes.cluster import REASSIGN_PARTITIONS, AdminState, decode_reassignment, encode_reassignment
 from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, follow, require_controller, submit
-from pyspark_zkafka.tools.arguments import read_text
-from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster
+from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, read_text
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create

@@ -18,14 +18,15 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import Partition, partition_key
-from pyspark_zkafka.tools.arguments import find_partitions, read_text
 from pyspark_zkafka.tools.command import (
     FAILED,
     AllGroups,
     Groups,
     Target,
     changes_cluster,
+    find_partitions,
     open_servers,
+    read_text,
     reads_cluster,
     require_groups,
     require_no_consumers,

@@ -36,14 +36,18 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.kinds import parse_datetime_ms, parse_iso_duration_ms
 from pyspark_zkafka.options.values import OffsetStore
-from pyspark_zkafka.tools.arguments import (
+from pyspark_zkafka.tools.command import (
+    Group,
     PartitionSpec,
+    Target,
+    changes_cluster,
     find_partitions,
+    open_servers,
     parse_partitions,
     parse_text,
     read_text,
+    require_no_consumers,
 )
-from pyspark_zkafka.tools.command import Group, Target, changes_cluster, open_servers, require_no_consumers
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_activity

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pyspark_zkafka.testing.detached import DetachedCluster, bring_down, bring_up, running_clusters
 from pyspark_zkafka.testing.spec import tested_version
-from pyspark_zkafka.tools.arguments import parse_pairs
+from pyspark_zkafka.tools.command import parse_pairs
 
 app = typer.Typer(no_args_is_help=True, help="Start, stop and show local clusters (brokers, and ZooKeeper or KRaft).")
 

@@ -14,8 +14,7 @@ import typer
 from pyspark_zkafka.conditions import TOPIC_REFUSED
 from pyspark_zkafka.options.kinds import TOPIC
 from pyspark_zkafka.tools.admin_config import parse_settings
-from pyspark_zkafka.tools.arguments import require_topics
-from pyspark_zkafka.tools.command import Target, Topic, changes_cluster, open_servers
+from pyspark_zkafka.tools.command import Target, Topic, changes_cluster, open_servers, require_topics
 from pyspark_zkafka.tools.output import columns
 
 _BROKERS_DEFAULT = -1

@@ -14,8 +14,7 @@ import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.tools.arguments import parse_pairs
-from pyspark_zkafka.tools.command import Target, Topic, reads_cluster
+from pyspark_zkafka.tools.command import Target, Topic, parse_pairs, reads_cluster
 from pyspark_zkafka.tools.output import columns
 
 _READ_BYTES = 1024 * 1024

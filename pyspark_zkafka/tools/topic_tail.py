@@ -30,8 +30,15 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.kinds import TOPIC, parse_position, parse_time
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.tools.arguments import find_partitions, parse_pairs, parse_text
-from pyspark_zkafka.tools.command import Target, Topic, open_servers, reads_cluster
+from pyspark_zkafka.tools.command import (
+    Target,
+    Topic,
+    find_partitions,
+    open_servers,
+    parse_pairs,
+    parse_text,
+    reads_cluster,
+)
 from pyspark_zkafka.tools.output import iso_time
 
 Format = Literal["text", "json", "hex"]

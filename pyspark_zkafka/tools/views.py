@@ -12,8 +12,7 @@ from pyspark_zkafka.cluster import open_cluster
 from pyspark_zkafka.inspect.reads import read_cluster
 from pyspark_zkafka.inspect.view_rows import partition_rows
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
-from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.command import Target, parse_pairs, reads_cluster, require_topics
 from pyspark_zkafka.tools.output import Column, columns, iso_time
 from pyspark_zkafka.tools.watch import Interval
 from pyspark_zkafka.tools.watch import watch as watch_table

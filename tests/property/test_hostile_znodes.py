@@ -20,7 +20,7 @@ from tests.support.tiers import repetitions
 
 Decoder = Callable[[str, "bytes | None"], object]
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "cluster.json"
+VECTORS = Path(__file__).parents[1] / "vectors" / "znodes.json"
 DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
     "broker": (r"/brokers/ids/\d+", (cluster.decode_broker,)),
     "topic": (r"/brokers/topics/[^/]+", (cluster.decode_topic, cluster.decode_target_replicas)),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pyspark_zkafka.errors import OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.tools import app as zkafka
-from pyspark_zkafka.tools.arguments import (
+from pyspark_zkafka.tools.command import (
     find_partitions,
     parse_pairs,
     parse_partitions,

@@ -25,7 +25,7 @@ from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.arguments import parse_partitions
+from pyspark_zkafka.tools.command import parse_partitions
 from pyspark_zkafka.tools.group_reset import (
     OffsetResets,
     Scenario,

@@ -12,7 +12,7 @@ from pyspark_zkafka.model.nouns import PartitionState, TopicPartition
 from pyspark_zkafka.model.znodes import cluster, groups
 from tests.support.cases import each
 
-VECTORS = Path(__file__).parents[3] / "vectors" / "cluster.json"
+VECTORS = Path(__file__).parents[3] / "vectors" / "znodes.json"
 
 Contents = tuple[object, object]
 """The decoded value, and the expected value from the znode's text as plain JSON."""
@@ -48,7 +48,7 @@ def of_state(path: str, data: bytes) -> Contents:
 def of_controller(path: str, data: bytes) -> Contents:
     """Return the controller and the time of its election."""
     text = json.loads(data)
-    return cluster.decode_controller(path, data), znodes.ControllerInfo(text["brokerid"], text["timestamp"])
+    return cluster.decode_controller(path, data), cluster.ControllerInfo(text["brokerid"], text["timestamp"])
 
 
 def of_reassignment(path: str, data: bytes) -> Contents:
@@ -143,7 +143,7 @@ def test_paths() -> None:
     paths = {path for _, path, _ in recorded()}
     tp = TopicPartition("peer-a", 3)
     assert {
-        f"{znodes.BROKER_IDS}/0",
+        f"{cluster.BROKER_IDS}/0",
         cluster.topic_path("peer-a"),
         cluster.partition_state_path(tp),
         cluster.topic_config_path("w"),
