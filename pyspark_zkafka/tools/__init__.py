@@ -28,8 +28,7 @@ from pyspark_zkafka.tools import (
     ledger,
     local_cluster,
     topic_changes,
-    topic_produce,
-    topic_tail,
+    topic_records,
     views,
 )
 from pyspark_zkafka.tools.command import exit_status
@@ -40,8 +39,8 @@ _topics.command("list")(views.list_topics)
 _topics.command("describe")(views.describe_topics)
 _topics.command("create")(topic_changes.create)
 _topics.command("alter")(topic_changes.alter)
-_topics.command("tail")(topic_tail.tail)
-_topics.command("produce")(topic_produce.produce)
+_topics.command("tail")(topic_records.tail)
+_topics.command("produce")(topic_records.produce)
 
 _groups = typer.Typer(no_args_is_help=True, help="Show and change consumer groups and their offsets.")
 _groups.command("list")(group_describe.list_)

@@ -1,4 +1,4 @@
-"""The options and arguments of all commands on a cluster, and the connections and the output that commands get from them."""
+"""Options and arguments of all commands on a cluster, and the connections and the output that commands get from them."""
 
 from __future__ import annotations
 

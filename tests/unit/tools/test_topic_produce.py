@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.rows import check_columns
-from pyspark_zkafka.tools.topic_produce import interrupted_afterwards, make_batch, read_lines
+from pyspark_zkafka.tools.topic_records import interrupted_afterwards, make_batch, read_lines
 from tests.support.cases import each
 
 

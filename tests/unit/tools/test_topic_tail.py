@@ -18,9 +18,9 @@ from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
 from pyspark_zkafka.testing import MockCluster
-from pyspark_zkafka.tools import topic_tail
+from pyspark_zkafka.tools import topic_records
 from pyspark_zkafka.tools.command import Target
-from pyspark_zkafka.tools.topic_tail import Format, as_text, decoder, line_writer, parse_start, read, record, tail
+from pyspark_zkafka.tools.topic_records import Format, as_text, decoder, line_writer, parse_start, read, record, tail
 from tests.support.cases import each
 from tests.support.foreign_headers import write_header
 
@@ -274,7 +274,7 @@ def test_following(reading: Any) -> None:
 )
 def test_records_that_are_gone(monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]) -> None:
     """A deleted topic and a position outside the log end the command with an error."""
-    monkeypatch.setattr(topic_tail, "_MISSING_S", 0)
+    monkeypatch.setattr(topic_records, "_MISSING_S", 0)
     consumer = Consumer([[Message(3, None, error=code)]])
     client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
     with pytest.raises(kind):
