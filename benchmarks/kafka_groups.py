@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.rebalance import PARTITIONS, SESSION_MS, TOPIC, until
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
+from pyspark_zkafka.testing.spec import jvm_command
 from tests.support.java_consumer import GROUP_MEMBERS
 from tests.support.memberships import KINDS
 

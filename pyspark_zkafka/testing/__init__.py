@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pyspark_zkafka.testing.local_cluster import LocalCluster as LocalCluster
     from pyspark_zkafka.testing.mock_cluster import MockCluster as MockCluster
     from pyspark_zkafka.testing.old_consumer import OldConsumer as OldConsumer
-    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry as LocalSchemaRegistry
+    from pyspark_zkafka.testing.servers import LocalSchemaRegistry as LocalSchemaRegistry
 
 _HOMES = {
     "LocalCluster": "local_cluster",
-    "LocalSchemaRegistry": "schema_registry",
+    "LocalSchemaRegistry": "servers",
     "MockCluster": "mock_cluster",
     "OldConsumer": "old_consumer",
     "attach": "detached",

@@ -17,8 +17,8 @@ from pathlib import Path
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.conditions import TOOL_FAILED, TOOL_TIMED_OUT
-from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import archiving_classes, class_archive, find_java, kafka_classpath
+from pyspark_zkafka.testing.spec import jvm_command
 
 _OLD_TOOLS = "1.1.1"
 _APART = "org.apache.kafka.tools."  # in a jar of their own

@@ -15,11 +15,9 @@ from pyspark_zkafka.testing import spec
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER
 from pyspark_zkafka.testing.jars import archiving_classes
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Wait, settle
-from pyspark_zkafka.testing.producing import Record, produce
-from pyspark_zkafka.testing.readiness import BrokerView
-from pyspark_zkafka.testing.servers import ClusterServers
+from pyspark_zkafka.testing.servers import BrokerView, ClusterServers
 from pyspark_zkafka.testing.spec import ZOOKEEPER, Server
-from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, spread
+from pyspark_zkafka.testing.topics import AdminTopics, Record, ZnodeTopics, produce, spread
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark_zkafka.model.topic_names import RULE, is_topic_name
 from pyspark_zkafka.options.client_properties import load
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER, CLUSTER_NOT_RUNNING, NO_MOCK_BROKERS, REFUSED_BY_CLUSTER
-from pyspark_zkafka.testing.producing import Record, produce
+from pyspark_zkafka.testing.topics import Record, produce
 
 _PRODUCER = 0  # rd_kafka_type_t
 _TEXT_BYTES = 512

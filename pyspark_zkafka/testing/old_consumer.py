@@ -21,9 +21,9 @@ from pyspark_zkafka.testing.conditions import (
     CONSUMER_RUNNING,
     NOT_COMMITTED,
 )
-from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
 from pyspark_zkafka.testing.processes import ServerProcesses, Wait
+from pyspark_zkafka.testing.spec import jvm_command
 
 _SOURCE = Path(__file__).with_name("OldConsumer.java")
 _NAME = "old-consumer"

@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.local_cluster import LocalCluster
     from pyspark_zkafka.testing.mock_cluster import MockCluster
-    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
+    from pyspark_zkafka.testing.servers import LocalSchemaRegistry
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,7 +53,7 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 @pytest.fixture(scope="session")
 def zkafka_schema_registry() -> Iterator[LocalSchemaRegistry]:
     """A real schema registry, started at first use, in each worker of pytest-xdist."""
-    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
+    from pyspark_zkafka.testing.servers import LocalSchemaRegistry
 
     with LocalSchemaRegistry() as registry:
         yield registry

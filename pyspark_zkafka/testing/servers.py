@@ -1,34 +1,173 @@
-"""Servers of a local cluster: processes, addresses, configurations and readiness."""
+"""Servers of a local cluster: processes, addresses, configurations, and what they report: ready, and what brokers know."""
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import signal
+import socket
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+import urllib.request
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import javaproperties
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing import configs, readiness, spec
-from pyspark_zkafka.testing.conditions import NOT_READY, SERVER_DID_NOT_END, SERVER_NOT_RUNNING, STORAGE_NOT_FORMATTED
-from pyspark_zkafka.testing.jars import archiving_classes, class_archive, find_java, kafka_classpath, sharing_classes
-from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
-from pyspark_zkafka.testing.readiness import MetadataWatch
+from pyspark_zkafka.testing import spec
+from pyspark_zkafka.testing.conditions import (
+    NOT_READY,
+    SERVER_DID_NOT_END,
+    SERVER_NOT_RUNNING,
+    STORAGE_NOT_FORMATTED,
+    ZOOKEEPER_SILENT,
+)
+from pyspark_zkafka.testing.jars import (
+    archiving_classes,
+    class_archive,
+    fetch_archive,
+    find_java,
+    kafka_classpath,
+    sharing_classes,
+)
+from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, ServerProcesses, Wait, unsettled
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
 
+_ANSWER_TIMEOUT_S = 2.0
+_QUIET = logging.Logger("zkafka-local-cluster", logging.CRITICAL + 1)
+_SRVR_TIMEOUT_S = 1.0
+_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1, "max_delay": 0.2}
 _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
 _FORMAT_TIMEOUT_S = 120
 _FORMAT_HEAP_MB = 128
 _FORMATTER = "kafka.tools.StorageTool"
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
+_ARCHIVE = "io.apicurio:apicurio-registry-app:2.6.13.Final:zip:all"
+_NAME = "schema-registry"
+_PROBE_TIMEOUT_S = 5
+
+
+@dataclass(frozen=True)
+class BrokerView:
+    """One broker's view of the live brokers, and of each topic's leaders by partition (-1 without a leader)."""
+
+    brokers: frozenset[int]
+    leaders: Mapping[str, Mapping[int, int]]
+
+    def is_led(self, topic: str, partitions: int) -> bool:
+        """True if a topic has this number of partitions, each with a leader."""
+        leaders = self.leaders.get(topic, {})
+        return len(leaders) == partitions and -1 not in leaders.values()
+
+
+class MetadataWatch:
+    """A client for each of some brokers, to fetch the broker's metadata repeatedly."""
+
+    def __init__(self, settings: Mapping[int, Mapping[str, object]]) -> None:
+        self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
+
+    def close(self) -> None:
+        """Close the clients on this thread. On a client's own thread, the garbage collector would abort the process."""
+        for client in self._clients.values():
+            client.__exit__(None, None, None)
+
+    def uninformed(self, brokers: set[int]) -> set[int]:
+        """Find the brokers that do not answer, or do not know all of `brokers`."""
+        return {b for b, view in self._views().items() if view is None or not brokers <= view.brokers}
+
+    def agree(
+        self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
+    ) -> list[BrokerView]:
+        """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
+
+        found: list[BrokerView] = []
+
+        def is_agreed() -> bool:
+            found[:] = [view for view in self._views().values() if view is not None]
+            return len(found) == len(self._clients) and agreed(found)
+
+        if not Wait(timeout_s).until(is_agreed):
+            raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
+        return found
+
+    def _views(self) -> dict[int, BrokerView | None]:
+        return {broker: _view(client) for broker, client in self._clients.items()}
+
+
+def _view(client: AdminClient) -> BrokerView | None:
+    """Return the view of one broker; None if it does not answer within 2 s.
+
+    Requests all topics, because a request by name could create the topic. A broker of 0.8 lists no broker before the first
+    topic is created.
+    """
+    try:
+        found = client.list_topics(timeout=_ANSWER_TIMEOUT_S)
+    except KafkaException as exc:
+        return BrokerView(frozenset(), {}) if exc.args[0].code() == KafkaError._PARTIAL else None
+    known = {name: t for name, t in found.topics.items() if t.error is None}
+    leaders = {name: {p.id: p.leader for p in t.partitions.values()} for name, t in known.items()}
+    return BrokerView(frozenset(found.brokers), leaders)
+
+
+def wait_for_zookeeper(processes: ServerProcesses, deadline: Wait) -> None:
+    """Return when ZooKeeper serves; raises `SERVER_DIED` or `NOT_READY`."""
+
+    def serving() -> bool:
+        processes.raise_if_dead(ZOOKEEPER)
+        return _serves(processes.port(ZOOKEEPER))
+
+    if not deadline.until(serving):
+        lack = f"ZooKeeper does not serve after {deadline.timeout_s:.0f} s; its log ends with"
+        raise NOT_READY(f"{lack}\n{processes.log_tail(ZOOKEEPER)}")
+
+
+def _serves(port: int) -> bool:
+    """True if a ZooKeeper serves, by its answer to ``srvr``.
+
+    ZooKeeper listens shortly before it serves. A session requested in between is lost, and its client waits for 10 s.
+    """
+    try:
+        with socket.create_connection((LOOPBACK, port), _SRVR_TIMEOUT_S) as probe:
+            probe.sendall(b"srvr")
+            answer = b"".join(iter(lambda: probe.recv(4096), b""))
+    except OSError:
+        return False
+    return bool(answer) and b"not currently serving" not in answer
+
+
+@contextmanager
+def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
+    """Connect a client; raises `ZOOKEEPER_SILENT` if it is not connected in time."""
+    client = KazooClient(hosts, timeout=10.0, connection_retry=_RETRY, logger=_QUIET)
+    try:
+        client.start(max(timeout_s, 0.1))
+        yield client
+    except KazooTimeoutError as exc:
+        reason = f"ZooKeeper at {hosts} did not answer within {timeout_s:.0f} s; check whether it is stopped or paused"
+        raise ZOOKEEPER_SILENT(reason) from exc
+    finally:
+        client.stop()
+        client.close()
+
+
+def registered_brokers(client: KazooClient) -> set[int]:
+    """Return the ids of the brokers that have a znode."""
+    if client.exists("/brokers/ids") is None:
+        return set()
+    return {int(name) for name in client.get_children("/brokers/ids")}
+
+
+def has_topics(client: KazooClient) -> bool:
+    return client.exists("/brokers/topics") is not None and bool(client.get_children("/brokers/topics"))
 
 
 def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
@@ -56,7 +195,7 @@ def format_storage(java: Path, classpath: str, cluster_id: str, files: Collectio
         arguments = ["format", f"--cluster-id={cluster_id}", "--config"]  # an id may start with a dash
         tools = [
             subprocess.Popen(
-                configs.jvm_command(java, _FORMAT_HEAP_MB, options, _FORMATTER, [*arguments, str(file)]),
+                spec.jvm_command(java, _FORMAT_HEAP_MB, options, _FORMATTER, [*arguments, str(file)]),
                 env={**os.environ, "CLASSPATH": classpath}, cwd=file.parent, text=True, errors="replace",
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
@@ -130,7 +269,7 @@ class ClusterServers(ClusterSpec):
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """Connect a kazoo client, with the cluster's chroot, for a `with` block; raises `NO_ZOOKEEPER` in KRaft mode."""
-        return readiness.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
+        return zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
     def _bootstrap(self, brokers: Sequence[int], listener: str = "") -> str:
         return ",".join(f"{LOOPBACK}:{self.port(b, listener)}" for b in brokers)
@@ -159,8 +298,8 @@ class ClusterServers(ClusterSpec):
             format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
         else:
             self._launch(ZOOKEEPER)
-            readiness.wait_for_zookeeper(self._processes, deadline)
-            with readiness.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
+            wait_for_zookeeper(self._processes, deadline)
+            with zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
                 client.ensure_path(self._chroot)
         for node in dict.fromkeys([*self.controller_ids, *self.broker_ids]):
             self._launch(node)
@@ -168,12 +307,12 @@ class ClusterServers(ClusterSpec):
 
     def _launch(self, server: Server) -> None:
         file = self._write_properties(server)
-        command = configs.server_command(self, server, self._java, file, sharing_classes(self._archive(server)))
+        command = spec.server_command(self, server, self._java, file, sharing_classes(self._archive(server)))
         self._processes.start(self.server_name(server), command, {"CLASSPATH": self._classpath(server)})
         self._running.add(server)
 
     def _archive(self, server: Server) -> Path:
-        return class_archive(self._java, configs.main_class(server), self._classpath(server))
+        return class_archive(self._java, spec.main_class(server), self._classpath(server))
 
     def _classpath(self, server: Server) -> str:
         return self._classpaths[ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]
@@ -182,10 +321,10 @@ class ClusterServers(ClusterSpec):
         name, folder = self.server_name(server), self._processes.folder
         file = folder / f"{name}.properties"
         if self.is_kraft:
-            connect = configs.voters(self, lambda node: self.port(node, CONTROLLER_LISTENER))
+            connect = spec.voters(self, lambda node: self.port(node, CONTROLLER_LISTENER))
         else:
             connect = self.zookeeper_connect
-        config = configs.server_properties(self, server, folder / name, partial(self.port, server), connect)
+        config = spec.server_properties(self, server, folder / name, partial(self.port, server), connect)
         file.write_text(javaproperties.dumps(config, timestamp=None), encoding="latin-1")
         return file
 
@@ -211,12 +350,12 @@ class ClusterServers(ClusterSpec):
 
     def _wait_registered(self, deadline: Wait) -> set[int]:
         """Wait until all brokers have a znode; return the brokers that each broker must then know."""
-        readiness.wait_for_zookeeper(self._processes, deadline)
+        wait_for_zookeeper(self._processes, deadline)
         expected = set(self.running_broker_ids)
-        with readiness.zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
-            self._wait_for_brokers(lambda: expected - readiness.registered_brokers(client), "have no znode", deadline)
+        with zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
+            self._wait_for_brokers(lambda: expected - registered_brokers(client), "have no znode", deadline)
             # In 0.8, brokers learn about each other with the first topic.
-            is_known = spec.version_tuple(self.kafka_version) >= (0, 9) or readiness.has_topics(client)
+            is_known = spec.version_tuple(self.kafka_version) >= (0, 9) or has_topics(client)
         return expected if is_known else set()
 
     def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Wait) -> None:
@@ -247,9 +386,76 @@ class ClusterServers(ClusterSpec):
         """Wait until no broker, or ZooKeeper, lists this one any more."""
         if not self.is_kraft:
             with self.zookeeper() as client:
-                if not deadline.until(lambda: broker not in readiness.registered_brokers(client)):
+                if not deadline.until(lambda: broker not in registered_brokers(client)):
                     raise NOT_READY(f"Broker {broker} ended and still has a znode; stop other brokers with this id")
         elif 2 * len(self._running & set(self.controller_ids)) > len(self.controller_ids):
             with self._metadata() as watch:
                 lack = f"broker {broker} has ended, and others still list it"
                 watch.agree(lambda views: all(broker not in view.brokers for view in views), lack)
+
+
+class LocalSchemaRegistry:
+    """Apicurio Registry 2.6, which has Confluent's API, on 127.0.0.1, with its schemas in memory.
+
+    It answers when `start` returns, and is gone when `close` returns or this process dies. Needs Java 17 and, the first
+    time, the network.
+
+    Parameters
+    ----------
+    heap_mb : int
+        The largest heap, in MiB.
+    startup_timeout_s : float
+        Time limit of `start`, in seconds, after the archive is fetched.
+
+    Examples
+    --------
+        with LocalSchemaRegistry() as registry:
+            frame = spark.read.format("zkafka").option("schema.registry.url", registry.url)
+    """
+
+    def __init__(self, *, heap_mb: int = 400, startup_timeout_s: float = 120.0) -> None:
+        self._heap_mb = heap_mb
+        self._timeout_s = startup_timeout_s
+        self._processes = ServerProcesses()
+
+    @property
+    def url(self) -> str:
+        """The address of Confluent's API, for ``schema.registry.url``. The same until `close`."""
+        return f"http://{LOOPBACK}:{self._processes.port(_NAME)}/apis/ccompat/v7"
+
+    def start(self) -> LocalSchemaRegistry:
+        """Start the registry, and return it when it answers; takes about 5 s. If the start fails, nothing remains."""
+        java = find_java()
+        (jar,) = fetch_archive(_ARCHIVE).glob("*-runner.jar")
+        command = [str(java), f"-Xmx{self._heap_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", str(jar)]
+        try:
+            self._processes.open()
+            address = {"QUARKUS_HTTP_HOST": LOOPBACK, "QUARKUS_HTTP_PORT": str(self._processes.port(_NAME))}
+            self._processes.start(_NAME, command, address)
+            if not Wait(self._timeout_s).until(self._answers):
+                raise NOT_READY(
+                    f"The schema registry did not answer within {self._timeout_s:.0f} s; its log ends with\n"
+                    f"{self._processes.log_tail(_NAME)}",
+                )
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End the registry and forget its schemas; does nothing if it does not run."""
+        self._processes.close()
+
+    def _answers(self) -> bool:
+        self._processes.raise_if_dead(_NAME)
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=_PROBE_TIMEOUT_S) as answer:
+                return bool(answer.status == 200)
+        except OSError:  # also URLError
+            return False
+
+    def __enter__(self) -> LocalSchemaRegistry:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,13 +1,15 @@
-"""The specification of a local cluster: versions, nodes and roles."""
+"""The specification of a local cluster: versions, nodes and roles, and the configurations of its servers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER, BAD_KAFKA_VERSION, NO_SUCH_SERVER, NO_ZOOKEEPER
+from pyspark_zkafka.testing.processes import LOOPBACK
 
 TESTED_VERSIONS = ("4.3.1", "3.9.1", "1.1.1", "0.8.2.2")
 CONTROLLER_LISTENER = "CONTROLLER"
@@ -20,6 +22,8 @@ Server: TypeAlias = int | str
 _FIRST_CONTROLLER = 3000
 _FIRST_KRAFT = (3, 3)
 """The first version with KRaft mode for production."""
+_LOG4J = Path(__file__).with_name("log4j.properties")
+_PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -133,3 +137,176 @@ def kafka_jars(kafka_version: str) -> tuple[str, ...]:
     scala = "2.13" if version >= (2, 4) else "2.12" if version >= (0, 11) else "2.11"
     kafka = f"org.apache.kafka:kafka_{scala}:{kafka_version}"
     return (kafka,) if version < (1,) else (kafka, "org.slf4j:slf4j-reload4j:1.7.36")
+
+
+def voters(spec: ClusterSpec, port: Callable[[int], int]) -> str:
+    """Return the value of ``controller.quorum.voters``; `port` returns a controller's port by its id."""
+    return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in spec.controller_ids)
+
+
+def server_properties(
+    spec: ClusterSpec, server: Server, data: Path, port: Callable[[str], int], connect: str
+) -> dict[str, str]:
+    """Return the configuration of a server, with its placeholders filled.
+
+    `port` returns the server's port by the name of a listener or placeholder, empty for the plain-text port. `connect` is
+    the brokers' ``zookeeper.connect``, or ``controller.quorum.voters`` in KRaft mode.
+    """
+    values = {"host": LOOPBACK, "data": str(data)}
+    if server == ZOOKEEPER:
+        config = {**zookeeper_properties(data, port("")), **(spec.zookeeper_config or {})}
+        return fill(config, {**values, "port": str(port(""))}, port)
+    values["id"] = str(server)
+    properties = node_properties if spec.is_kraft else broker_properties
+    config = properties(spec, int(server), data, port, connect)
+    if server not in spec.broker_ids:
+        values["port"] = str(port(CONTROLLER_LISTENER))
+        return fill({**config, **(spec.controller_config or {})}, values, port)
+    if not spec.is_kraft:
+        values["zookeeper"] = connect
+    if spec.racks is not None:
+        config["broker.rack"] = spec.racks[int(server)]
+    return fill({**config, **(spec.broker_config or {})}, {**values, "port": str(port(""))}, port)
+
+
+def main_class(server: Server) -> str:
+    """Return the main class of a server."""
+    return "org.apache.zookeeper.server.quorum.QuorumPeerMain" if server == ZOOKEEPER else "kafka.Kafka"
+
+
+def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path, options: Sequence[str] = ()) -> list[str]:
+    """Return the command line of a server. `file` has its configuration; `options` precede its own JVM options."""
+    is_broker = server != ZOOKEEPER
+    heap_mb = spec.broker_heap_mb if is_broker else spec.zookeeper_heap_mb
+    own = spec.broker_jvm_options if is_broker else spec.zookeeper_jvm_options
+    return jvm_command(java, heap_mb, [*options, *own], main_class(server), [str(file)])
+
+
+def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
+    """Return ZooKeeper's configuration for a small, fast server on the loopback interface."""
+    return {
+        "dataDir": str(data),
+        "clientPort": str(port),
+        "clientPortAddress": LOOPBACK,
+        "tickTime": "500",  # permits sessions of 1 s
+        "maxSessionTimeout": "60000",
+        "maxClientCnxns": "0",
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "*",
+        "preAllocSize": "1024",  # kilobytes of each transaction log, instead of 64 MB
+        "forceSync": "no",  # the data need not survive a crash of the machine
+    }
+
+
+def broker_properties(
+    spec: ClusterSpec, broker: int, data: Path, port: Callable[[str], int], connect: str
+) -> dict[str, str]:
+    """Return the configuration of a broker that registers in ZooKeeper."""
+    here = f"PLAINTEXT://{LOOPBACK}:{port('')}"
+    if version_tuple(spec.kafka_version) < (0, 9):
+        addresses = {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port(""))}
+    elif spec.listeners:
+        addresses = client_listeners(spec.listeners, port)
+    else:
+        addresses = {"listeners": here, "advertised.listeners": here}
+    return {
+        "broker.id": str(broker),
+        "zookeeper.connect": connect,
+        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.connection.timeout.ms": "30000",
+        **addresses,
+        "controlled.shutdown.enable": "true",
+        "controlled.shutdown.retry.backoff.ms": "200",
+        **_shared_properties(spec.brokers, data),
+    }
+
+
+def node_properties(
+    spec: ClusterSpec, node: int, data: Path, port: Callable[[str], int], quorum_voters: str
+) -> dict[str, str]:
+    """Return the configuration of a node in KRaft mode: a broker, a controller, or both."""
+    is_broker, is_controller = node in spec.broker_ids, node in spec.controller_ids
+    clients = client_listeners(spec.listeners or {}, port) if is_broker else {}
+    quorum = f"{CONTROLLER_LISTENER}://{LOOPBACK}:{port(CONTROLLER_LISTENER)}" if is_controller else ""
+    security = (clients.get("listener.security.protocol.map"), f"{CONTROLLER_LISTENER}:PLAINTEXT")
+    return {
+        "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
+        "node.id": str(node),
+        "controller.quorum.voters": quorum_voters,
+        "controller.listener.names": CONTROLLER_LISTENER,
+        **clients,
+        "listeners": ",".join(filter(None, (clients.get("listeners"), quorum))),
+        "listener.security.protocol.map": ",".join(filter(None, security)),
+        "broker.session.timeout.ms": "6000",
+        "broker.heartbeat.interval.ms": "1000",
+        **_shared_properties(spec.brokers, data),
+    }
+
+
+def _shared_properties(brokers: int, data: Path) -> dict[str, str]:
+    """Return the settings that differ from Kafka's defaults, for size, speed and predictable tests."""
+    copies = str(min(3, brokers))
+    return {
+        "log.dirs": str(data),
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",  # leaders move only when a test moves them
+        "delete.topic.enable": "true",
+        "unclean.leader.election.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": "1",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "num.recovery.threads.per.data.dir": "1",
+        "background.threads": "2",
+        "log.cleaner.dedupe.buffer.size": "16777216",  # instead of 128 MB of the heap
+    }
+
+
+def client_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
+    """Return a broker's settings of its plain-text and further listeners; `protocols` maps names to security protocols."""
+    addresses = [f"PLAINTEXT://{LOOPBACK}:{port('')}", *(f"{name}://{LOOPBACK}:{port(name)}" for name in protocols)]
+    return {
+        "listeners": ",".join(addresses),
+        "advertised.listeners": ",".join(addresses),
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in {"PLAINTEXT": "PLAINTEXT", **protocols}.items()),
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+
+
+def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
+    """Fill the placeholders of a configuration, ``{port:NAME}`` by `port`; other text in braces is left unchanged.
+
+    >>> fill({"listeners": "A://{host}:{port},B://{host}:{port:B}"}, {"host": "h", "port": "1"}, lambda name: 2)
+    {'listeners': 'A://h:1,B://h:2'}
+    """
+
+    def value(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        if name is not None:
+            return str(port(name)) if kind == "port" else match.group()
+        return values.get(kind, match.group())
+
+    return {key: _PLACEHOLDER.sub(value, text) for key, text in config.items()}
+
+
+def jvm_command(java: Path, heap_mb: int, options: Sequence[str], main: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command line of a JVM. The classpath belongs in the environment, to keep ``ps`` readable."""
+    return [
+        str(java),
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        "-Djava.awt.headless=true",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dzookeeper.jmx.log4j.disable=true",
+        f"-Dlog4j.configuration={_LOG4J.as_uri()}",
+        *options,
+        main,
+        *arguments,
+    ]

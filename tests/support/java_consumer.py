@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 
-from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
+from pyspark_zkafka.testing.spec import jvm_command
 
 __all__ = ["GROUP_MEMBERS", "VERSIONS", "JavaConsumer"]
 

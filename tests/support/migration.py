@@ -10,7 +10,7 @@ from typing import Any
 
 import javaproperties
 
-from pyspark_zkafka.testing import LocalCluster, configs, run_kafka_tool
+from pyspark_zkafka.testing import LocalCluster, run_kafka_tool, spec
 from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.processes import LOOPBACK, Wait
 from pyspark_zkafka.testing.servers import format_storage
@@ -88,7 +88,7 @@ class MigratingCluster(LocalCluster):
         return self._write(_NAME, self._kraft_properties(CONTROLLER))
 
     def _start_controller(self, file: Path) -> None:
-        command = configs.server_command(self._target, CONTROLLER, self._java, file)
+        command = spec.server_command(self._target, CONTROLLER, self._java, file)
         self._processes.start(_NAME, command, {"CLASSPATH": self._classpath(CONTROLLER)})
 
     def _classpath(self, server: Server) -> str:
@@ -101,7 +101,7 @@ class MigratingCluster(LocalCluster):
         def port(purpose: str) -> int:
             return self._processes.port(name, purpose)
 
-        config = configs.server_properties(self._target, node, self._processes.folder / name, port, self._voters)
+        config = spec.server_properties(self._target, node, self._processes.folder / name, port, self._voters)
         return {**config, **(self._migrating if node == CONTROLLER and self._is_migrating else {})}
 
     @property

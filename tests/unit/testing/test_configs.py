@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.testing.configs import (
+from pyspark_zkafka.testing.spec import (
+    ClusterSpec,
     broker_properties,
     client_listeners,
     fill,
@@ -15,7 +16,6 @@ from pyspark_zkafka.testing.configs import (
     voters,
     zookeeper_properties,
 )
-from pyspark_zkafka.testing.spec import ClusterSpec
 
 
 @pytest.mark.parametrize(("brokers", "copies"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])

@@ -6,8 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.readiness import BrokerView, MetadataWatch
-from pyspark_zkafka.testing.servers import client_settings
+from pyspark_zkafka.testing.servers import BrokerView, MetadataWatch, client_settings
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.producing import producer_arguments
+from pyspark_zkafka.testing.topics import producer_arguments
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.processes import Wait
-from pyspark_zkafka.testing.readiness import (
+from pyspark_zkafka.testing.servers import (
     has_topics,
     registered_brokers,
     wait_for_zookeeper,
