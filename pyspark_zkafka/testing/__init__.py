@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from pyspark_zkafka.testing.detached import attach as attach
     from pyspark_zkafka.testing.jars import cache_folder as cache_folder
     from pyspark_zkafka.testing.jars import fetch_jars as fetch_jars
-    from pyspark_zkafka.testing.kafka_tools import describe_group as describe_group
-    from pyspark_zkafka.testing.kafka_tools import export_offsets as export_offsets
-    from pyspark_zkafka.testing.kafka_tools import list_groups as list_groups
-    from pyspark_zkafka.testing.kafka_tools import run_kafka_tool as run_kafka_tool
-    from pyspark_zkafka.testing.kafka_tools import verify_consumer_rebalance as verify_consumer_rebalance
+    from pyspark_zkafka.testing.jvm_clients import OldConsumer as OldConsumer
+    from pyspark_zkafka.testing.jvm_clients import describe_group as describe_group
+    from pyspark_zkafka.testing.jvm_clients import export_offsets as export_offsets
+    from pyspark_zkafka.testing.jvm_clients import list_groups as list_groups
+    from pyspark_zkafka.testing.jvm_clients import run_kafka_tool as run_kafka_tool
+    from pyspark_zkafka.testing.jvm_clients import verify_consumer_rebalance as verify_consumer_rebalance
     from pyspark_zkafka.testing.local_cluster import LocalCluster as LocalCluster
     from pyspark_zkafka.testing.mock_cluster import MockCluster as MockCluster
-    from pyspark_zkafka.testing.old_consumer import OldConsumer as OldConsumer
     from pyspark_zkafka.testing.servers import LocalSchemaRegistry as LocalSchemaRegistry
 
 _HOMES = {
     "LocalCluster": "local_cluster",
     "LocalSchemaRegistry": "servers",
     "MockCluster": "mock_cluster",
-    "OldConsumer": "old_consumer",
+    "OldConsumer": "jvm_clients",
     "attach": "detached",
     "cache_folder": "jars",
-    "describe_group": "kafka_tools",
-    "export_offsets": "kafka_tools",
+    "describe_group": "jvm_clients",
+    "export_offsets": "jvm_clients",
     "fetch_jars": "jars",
-    "list_groups": "kafka_tools",
-    "run_kafka_tool": "kafka_tools",
-    "verify_consumer_rebalance": "kafka_tools",
+    "list_groups": "jvm_clients",
+    "run_kafka_tool": "jvm_clients",
+    "verify_consumer_rebalance": "jvm_clients",
 }
 """The module of each public name."""
 __all__ = list(_HOMES)

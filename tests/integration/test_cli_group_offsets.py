@@ -21,7 +21,7 @@ from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
-from pyspark_zkafka.testing.kafka_tools import export_offsets, run_kafka_tool
+from pyspark_zkafka.testing.jvm_clients import export_offsets, run_kafka_tool
 from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.group_delete import delete_group

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.kafka_tools import describe_group, list_groups, verify_consumer_rebalance
+from pyspark_zkafka.testing.jvm_clients import describe_group, list_groups, verify_consumer_rebalance
 from pyspark_zkafka.tools import app as zkafka
 
 REGISTRATION = {"version": 1, "pattern": "static", "timestamp": "1795227256228"}

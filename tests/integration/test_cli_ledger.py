@@ -18,7 +18,7 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import Entry, QueryName, encode, key_of
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
+from pyspark_zkafka.testing.jvm_clients import run_kafka_tool
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.ledger import delete_ledger, read_ledgers
 from tests.support.eventually import eventually

@@ -27,7 +27,7 @@ from pyspark_zkafka.testing import (
     run_kafka_tool,
     verify_consumer_rebalance,
 )
-from pyspark_zkafka.testing.old_consumer import OldRecord
+from pyspark_zkafka.testing.jvm_clients import OldRecord
 from tests.support.eventually import eventually
 from tests.support.processes import alive
 from tests.support.tiers import seldom

@@ -27,8 +27,8 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
+from pyspark_zkafka.testing.spec import jvm_command
 
 VERSION = "3.9.1"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark_zkafka.testing.old_consumer import Events, OldRecord
+from pyspark_zkafka.testing.jvm_clients import Events, OldRecord
 
 RECORD = b'{"event":"record","topic":"t","partition":1,"offset":2,"key":null,"value":"dg=="}\n'
 

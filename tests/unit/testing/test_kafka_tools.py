@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.testing.kafka_tools import (
+from pyspark_zkafka.testing.jvm_clients import (
     describe_group,
     export_offsets,
     list_groups,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
+from pyspark_zkafka.testing.jvm_clients import run_kafka_tool
 from pyspark_zkafka.tools import app as zkafka
 
 FOLDER = Path(__file__).parent

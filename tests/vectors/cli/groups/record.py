@@ -27,7 +27,7 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.inspect.reads import read_groups, read_logs
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
-from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
+from pyspark_zkafka.testing.jvm_clients import run_kafka_tool
 from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.tools import app
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
