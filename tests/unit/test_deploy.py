@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from pyspark_zkafka.inspect.groups import GroupReports
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.lag_listener import LagMetrics
-from pyspark_zkafka.tools.exporter import ClusterCollector, Ensemble
+from pyspark_zkafka.tools.collector import ClusterCollector, Ensemble
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy/grafana/zkafka.json"

@@ -303,9 +303,9 @@ def take_no_limit_for_no_room(patch: pytest.MonkeyPatch) -> None:
 @_plant(22, test="tests/unit/tools/test_collector.py::test_a_read_that_ends_late")
 def discard_a_late_result(patch: pytest.MonkeyPatch) -> None:
     """A scrape that times out discards the result."""
-    from pyspark_zkafka.tools import exporter
+    from pyspark_zkafka.tools import collector
 
-    edit(patch, exporter.SharedCall, "result", "if last is None:", "if last is None or is_late:")
+    edit(patch, collector.SharedCall, "result", "if last is None:", "if last is None or is_late:")
 
 
 @_plant(23, test="tests/unit/tools/test_output.py::test_control_characters")

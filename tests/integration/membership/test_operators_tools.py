@@ -16,7 +16,7 @@ from pyspark_zkafka.group.membership import Membership
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.tools import app as zkafka
-from pyspark_zkafka.tools.exporter import BrokerReader, ClusterCollector, EnsembleReader
+from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.members import settled

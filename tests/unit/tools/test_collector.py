@@ -20,8 +20,8 @@ from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.tools import exporter
-from pyspark_zkafka.tools.exporter import (
+from pyspark_zkafka.tools import collector
+from pyspark_zkafka.tools.collector import (
     BrokerReader,
     ClusterCollector,
     Ensemble,
@@ -324,7 +324,7 @@ def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) ->
         return read(gets, parents, **more)
 
     monkeypatch.setattr(client, "ask", ask)
-    monkeypatch.setattr(exporter, "ZooKeeperClient", lambda config: nullcontext(client))
+    monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
     connection = parse_connection({"zookeeper.connect": "zk1:2181"})
     found = EnsembleReader(connection, groups=re.compile("^shown")).read()
     assert list(found.groups) == ["shown"]
@@ -338,7 +338,7 @@ def test_malformed_znodes(monkeypatch: pytest.MonkeyPatch) -> None:
     client.put("/consumers/g/offsets/t/0", b"1")
     for path in ("/brokers/topics/bad", "/brokers/ids/2"):
         client.put(path, b"{")
-    monkeypatch.setattr(exporter, "ZooKeeperClient", lambda config: nullcontext(client))
+    monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
     found = EnsembleReader(parse_connection({"zookeeper.connect": "zk1:2181"})).read()
     assert (list(found.cluster.snapshot.topics), list(found.cluster.snapshot.brokers)) == (["t"], [1])
     assert list(found.groups) == ["g"]

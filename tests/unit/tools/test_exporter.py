@@ -137,7 +137,7 @@ def test_wrong_options(options: list[str], problem: str) -> None:
 def test_without_prometheus_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """If prometheus-client is not installed, the error names the extra that contains it."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "pyspark_zkafka.tools.exporter", raising=False)
+    monkeypatch.delitem(sys.modules, "pyspark_zkafka.tools.collector", raising=False)
     result = CliRunner().invoke(app, ["exporter", "--zookeeper", "z:1"])
     assert result.exit_code == 2
     assert "pip install 'pyspark-zkafka[metrics]'" in result.stderr

@@ -1,0 +1,288 @@
+"""Collector for Prometheus that reads a cluster at each scrape, in bounded time, over connections that stay open."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pyspark_zkafka.brokers.groups import GroupAdmin
+from pyspark_zkafka.cluster import bootstrap_servers
+from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
+from pyspark_zkafka.inspect.metrics import (
+    Gauge,
+    cluster_metrics,
+    group_metrics,
+    kafka_member_metrics,
+    log_metrics,
+    partition_metrics,
+)
+from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs
+from pyspark_zkafka.options.values import ConnectionOptions
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+_log = logging.getLogger(__name__)
+_EVERYTHING = re.compile("")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Reports of the cluster and its groups from ZooKeeper alone."""
+
+    cluster: ClusterReport
+    groups: Mapping[str, GroupReport] = field(default_factory=dict)
+
+
+class EnsembleReader:
+    """Reader of the cluster's state in ZooKeeper. It reconnects after an error. Use it from one thread.
+
+    Only topics and groups with a match in their name are read.
+    """
+
+    def __init__(
+        self, connection: ConnectionOptions, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
+    ) -> None:
+        if connection.zookeeper is None:
+            raise INVALID_OPTION(
+                "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER if no address is given), or "
+                "kafka_exporter for a cluster without it",
+            )
+        self._config = connection.zookeeper
+        self._topics = topics
+        self._groups = groups
+        self._opened = ExitStack()
+        self._client: ZooKeeperClient | None = None
+
+    def read(self) -> Ensemble:
+        """The cluster's state; blocks for some seven rounds of requests.
+
+        Groups come first: with logs that are read later, no lag is negative because of a commit between the two.
+        """
+        try:
+            client = self._client = self._client or self._opened.enter_context(ZooKeeperClient(self._config))
+            groups = read_groups(client, matching=self._groups).groups
+            cluster = read_cluster(client, ("topics", "controller"), lambda names: list(filter(self._topics.search, names)))
+            return Ensemble(cluster, groups)
+        except ZKafkaError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the session, if there is one."""
+        self._client = None
+        self._opened.close()
+
+
+class BrokerReader:
+    """Reader of the logs' bounds and of offsets in Kafka. It reconnects after an error. Use it from one thread."""
+
+    def __init__(self, connection: ConnectionOptions, storage: OffsetsStorage, timeout_s: float) -> None:
+        timeout_ms = min(int(connection.kafka.get("socket.timeout.ms", 30_000)), int(timeout_s * 1000))
+        self._connection = connection
+        self._properties = {**connection.kafka, "socket.timeout.ms": timeout_ms}
+        self._storage = storage
+        self._opened = ExitStack()
+        self._client: GroupAdmin | None = None
+        self._servers = ""
+
+    def read(self, ensemble: Ensemble) -> GroupReports:
+        """Add the brokers' facts to the groups. Blocks for two requests to each leader, and two to each coordinator."""
+        try:
+            servers = bootstrap_servers(self._connection, ensemble.cluster.snapshot)
+            if self._client is None or servers != self._servers:
+                self.close()
+                self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
+                self._servers = servers
+            client, groups = self._client, ensemble.groups
+            if self._storage != "zookeeper":
+                offsets, states = client.committed_many(groups), client.group_states(groups)
+                groups = {
+                    name: replace(group, kafka_offsets=offsets[name], kafka_members=len(states[name].members))
+                    for name, group in groups.items()
+                }
+            return GroupReports(groups, self._storage, read_logs(lambda: client, ensemble.cluster.snapshot))
+        except ZKafkaError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections, if there are any."""
+        self._client = None
+        self._opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """The newest result of a call, None if there is none or the call failed.
+
+    `age_s` is the time since the start of the call that returned `value`. `timed_out` means that a later call did not end
+    in time.
+    """
+
+    value: T | None = None
+    age_s: float = 0.0
+    timed_out: bool = False
+
+
+class SharedCall(Generic[T]):
+    """A call in a thread of its own, whose callers wait for a limited time. Calls begin one after the other.
+
+    A late result is served to later callers, until the next call ends.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._lock = Lock()
+        self._pending: Future[None] | None = None
+        self._last: tuple[T, float] | None = None
+        self._was_late = False
+
+    def start(self, call: Callable[[], T]) -> None:
+        """Begin a call, unless one is under way."""
+        with self._lock:
+            if self._pending is None or self._pending.done():
+                self._pending = self._executor.submit(self._call, call)
+
+    def result(self, timeout_s: float) -> Reading[T]:
+        """Wait for the running call, if there is one, and return the result of the last call that has ended.
+
+        After a ZKafkaError, there is no result. The log has a line for an error, and for a call that does not end in time.
+        """
+        pending = self._pending
+        try:
+            if pending is not None:
+                pending.result(max(0.0, timeout_s))
+            is_late = False
+        except FutureTimeoutError:
+            is_late = True
+        if is_late and not self._was_late:
+            _log.warning("%s did not answer in time. Scrapes show its last answer, if there was one", self._name)
+        self._was_late, last = is_late, self._last
+        if last is None:
+            return Reading(timed_out=is_late)
+        value, began = last
+        return Reading(value, time.monotonic() - began, is_late)
+
+    def close(self) -> None:
+        """Wait for a call that is under way, and end the thread."""
+        self._executor.shutdown(cancel_futures=True)
+
+    def _call(self, call: Callable[[], T]) -> None:
+        began = time.monotonic()
+        try:
+            self._last = call(), began
+        except ZKafkaError as error:
+            self._last = None
+            _log.warning("%s cannot be read: %s", self._name, error)
+
+
+class ClusterCollector(Collector):
+    """Metrics of a cluster, read at each scrape. Simultaneous scrapes share their reads.
+
+    A read that takes longer than a scrape continues, and a later scrape shows its result: ``zkafka_scrape_timed_out`` is 1,
+    and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0 and there is nothing else. If the
+    brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the process.
+    `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``.
+    """
+
+    def __init__(
+        self,
+        read_ensemble: Callable[[], Ensemble],
+        read_brokers: Callable[[Ensemble], GroupReports],
+        timeout_s: float,
+        storage: OffsetsStorage = "zookeeper",
+    ) -> None:
+        self._read_ensemble = read_ensemble
+        self._read_brokers = read_brokers
+        self._timeout_s = timeout_s
+        self._storage = storage
+        self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper")
+        self._brokers: SharedCall[tuple[Ensemble, GroupReports]] = SharedCall("Kafka")
+        self._problems: tuple[str, ...] = ()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering the collector reads nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics; blocks for at most the time-out."""
+        started = time.monotonic()
+        self._ensemble.start(self._read)
+        ensemble = self._ensemble.result(self._timeout_s)
+        found: Iterable[Gauge] = ()
+        brokers: Reading[tuple[Ensemble, GroupReports]] = Reading()
+        if ensemble.value is not None:
+            brokers = self._brokers.result(started + self._timeout_s - time.monotonic())
+            described, answers = brokers.value or (ensemble.value, None)
+            if answers is not None:
+                before, self._problems = self._problems, answers.logs.problems
+                for problem in self._problems:
+                    if problem not in before:  # the last scrape did not have it
+                        _log.warning("%s", problem)
+            found = _metrics(ensemble.value, described, answers, self._storage)
+        for gauge in (*found, *_health(ensemble, brokers, time.monotonic() - started)):
+            family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
+            for labels, value in gauge.values.items():
+                family.add_metric(labels, value)
+            yield family
+
+    def close(self) -> None:
+        """Wait for reads that are under way, and end their threads."""
+        self._ensemble.close()
+        self._brokers.close()
+
+    def _read(self) -> Ensemble:
+        """Read ZooKeeper, then start asking the brokers about the result, even if no scrape waits any longer."""
+        ensemble = self._read_ensemble()
+        self._brokers.start(lambda: (ensemble, self._read_brokers(ensemble)))
+        return ensemble
+
+
+def _metrics(
+    ensemble: Ensemble, described: Ensemble, answers: GroupReports | None, storage: OffsetsStorage
+) -> Iterator[Gauge]:
+    """Metrics of the ensemble. Metrics with logs are of `described`, the ensemble that the brokers were asked about."""
+    reports = answers or GroupReports(described.groups, storage)
+    snapshot = described.cluster.snapshot
+    shown = set(snapshot.all_partitions())
+    partitions: Iterable[PartitionReport] = (row for row in reports.partitions if (row.topic, row.partition) in shown)
+    if answers is None and storage == "both":  # the larger offset is unknown
+        partitions = (replace(row, offset=None) for row in partitions)
+    return itertools.chain(
+        cluster_metrics(ensemble.cluster),
+        log_metrics(reports.logs.bounds),
+        group_metrics(ensemble.groups.values(), ensemble.cluster.snapshot.topics),
+        kafka_member_metrics(reports.groups.values()),
+        partition_metrics(partitions),
+    )
+
+
+def _health(
+    ensemble: Reading[Ensemble], brokers: Reading[tuple[Ensemble, GroupReports]], seconds: float
+) -> Iterator[Gauge]:
+    problems = 0 if brokers.value is None else len(brokers.value[1].logs.problems)
+    servers: dict[tuple[str, ...], Reading[Any]] = {("zookeeper",): ensemble, ("brokers",): brokers}
+    late = {server: int(reading.timed_out) for server, reading in servers.items()}
+    ages = {server: reading.age_s for server, reading in servers.items() if reading.value is not None}
+    yield Gauge("zkafka_up", "1 if ZooKeeper could be read.", (), {(): int(ensemble.value is not None)})
+    yield Gauge("zkafka_brokers_up", "1 if the brokers could be read.", (), {(): int(brokers.value is not None)})
+    yield Gauge("zkafka_scrape_timed_out", "1 if a read did not end within the time of the scrape.", ("server",), late)
+    yield Gauge("zkafka_scrape_age_seconds", "Time since the read began whose result is shown.", ("server",), ages)
+    yield Gauge("zkafka_scrape_problems", "Problems with single partitions, as logged.", (), {(): problems})
+    yield Gauge("zkafka_scrape_duration_seconds", "Duration of the scrape.", (), {(): seconds})
