@@ -32,6 +32,10 @@ OF_DRIVERS = {"group", "inspect", "read.stream_driver", "read.view_planner", "te
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.brokers", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.librdkafka_sender", "pyspark_zkafka.model.rows"}
 COMPUTE = {"pyarrow.compute"}
+OF_EXTRAS = {
+    *("aws_msk_iam_sasl_signer", "azure", "confluent_kafka.schema_registry", "fastavro", "google.auth", "google.protobuf"),
+    *("grpc_tools", "jsonschema", "matplotlib", "orjson", "pandas", "prometheus_client", "puresasl", "scramp"),
+}
 PARSERS = {
     "pyspark_zkafka.options.batch",
     "pyspark_zkafka.options.table",
@@ -95,6 +99,19 @@ def test_a_stream_without_a_group() -> None:
     modules = imported("import pyspark_zkafka.read.stream_driver, pyspark_zkafka.zookeeper.snapshots")
     assert "kazoo" in modules
     assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
+
+
+def test_without_extras() -> None:
+    """Without the libraries of the extras, every module can be imported, except the exporter's collector."""
+    code = (
+        f"sys.modules.update(dict.fromkeys({sorted(OF_EXTRAS)!r}))\n"
+        "import pkgutil, pyspark_zkafka\n"
+        "for found in pkgutil.walk_packages(pyspark_zkafka.__path__, 'pyspark_zkafka.'):\n"
+        "    if '._' not in found.name and found.name != 'pyspark_zkafka.tools.collector':\n"
+        "        __import__(found.name)\n"
+    )
+    modules = imported(f"exec({code!r})")
+    assert {"pyspark_zkafka.tools.exporter", "pyspark_zkafka.formats.protobuf", "pyspark_zkafka.plot"} <= modules
 
 
 def test_checking_options() -> None:
