@@ -38,7 +38,8 @@ UNNAMED_WRITE = errors.OptionError.define("""UNNAMED_WRITE
     `foreachBatch` starts, or in a batch job. Set `writerName` and `batchId` while no micro-batch is interrupted, and leave
     `commitOffsets` out; see [Exactly once](exactly-once.md#batch-jobs).""")
 INVALID_SCHEMA = errors.OptionError.define("""INVALID_SCHEMA
-    A column is unknown, missing or of the wrong type. Select, rename or cast the columns listed in the message.""")
+    A column is unknown, missing or of the wrong type, or the schema of a format is malformed or does not fit. Select,
+    rename or cast the columns listed in the message, or correct the schema.""")
 INVALID_OFFSETS_FILE = errors.OptionError.define("""INVALID_OFFSETS_FILE
     A file of offsets has malformed or contradictory lines; the message lists them. Correct the file; nothing was
     changed.""")
@@ -93,10 +94,10 @@ FORMAT_LIBRARY_MISSING = errors.OptionError.define("""FORMAT_LIBRARY_MISSING
     A format or the schema registry needs a package that is not installed; the message names it. Install the extra in
     the message, such as `pip install 'pyspark-zkafka[schema-registry]'`, on the driver and every executor.""")
 PROTOC_STOPPED = errors.OptionError.define("""PROTOC_STOPPED
-    The compiler of Protobuf schemas was killed. Try again, with more memory.""")
+    The compiler of Protobuf schemas was killed, or took more than a minute. Try again, with more memory or processors.""")
 UNKNOWN_COLUMN_TYPE = errors.OptionError.define("""UNKNOWN_COLUMN_TYPE
     The type of the column `key` or `value` is unknown: JSON has no schema, or topics have subjects with different
-    schemas. Set `value.schema` or `value.subject`, or declare the column's type in the frame's schema; see
+    schemas. Set `value.schema` or `value.subject`, or for JSON declare the column's type in the frame's schema; see
     [Formats](formats.md).""")
 
 ZOOKEEPER_UNREACHABLE = errors.ZooKeeperError.define("""ZOOKEEPER_UNREACHABLE
@@ -129,13 +130,13 @@ ZOOKEEPER_NOT_OPEN = errors.ZooKeeperMisused.define("""ZOOKEEPER_NOT_OPEN
 ZOOKEEPER_ALREADY_OPEN = errors.ZooKeeperMisused.define("""ZOOKEEPER_ALREADY_OPEN
     A ZooKeeper client was opened twice. Create another client.""")
 ZOOKEEPER_MISUSED = errors.ZooKeeperMisused.define("""ZOOKEEPER_MISUSED
-    The servers do not know a request; they may be older than ZooKeeper 3.4. Check the servers' version, and report the
-    error if they are newer.""")
+    The servers do not know a request, as before ZooKeeper 3.4, or a znode has a name that ZooKeeper does not allow.
+    Check the servers' version, delete a znode that the message names, and report the error otherwise.""")
 
 MIGRATED_TO_KRAFT = errors.ClusterStateError.define("""MIGRATED_TO_KRAFT
     The cluster was migrated to KRaft: its brokers no longer register in ZooKeeper, and the state in ZooKeeper is out of
-    date. Set `kafka.bootstrap.servers`, and `groupMembership=kafka` for a stream with `group.id`; see [To Kafka
-    4](migrate-to-kafka-4.md).""")
+    date. Set `kafka.bootstrap.servers`; for a stream with `group.id`, first copy the group's offsets with `zkafka groups
+    migrate`, then set `groupMembership=kafka`; see [To Kafka 4](migrate-to-kafka-4.md).""")
 NO_BROKERS = errors.ClusterStateError.define("""NO_BROKERS
     No broker is registered under `/brokers/ids`. Start a broker, or correct the chroot in `zookeeper.connect`.""")
 NO_KAFKA_CLUSTER = errors.ClusterStateError.define("""NO_KAFKA_CLUSTER
@@ -168,8 +169,8 @@ WRONG_SECURITY_PROTOCOL = errors.ClusterStateError.define("""WRONG_SECURITY_PROT
     The security protocol of the listener in `listener.name` differs from `kafka.security.protocol`. Set the listener's
     protocol, or set `kafka.bootstrap.servers` if a proxy converts it.""")
 NO_COMMITTED_OFFSET = errors.ClusterStateError.define("""NO_COMMITTED_OFFSET
-    The group has no offset for a partition, and `auto.offset.reset` is error. Commit an offset, name the partition in
-    `startingOffsets`, or set `auto.offset.reset` to earliest or latest.""")
+    The group has no offset for a partition, and `auto.offset.reset` is error, or `reset-offsets --shift-by` needs one.
+    Commit an offset, name the partition in `startingOffsets`, or set `auto.offset.reset` to earliest or latest.""")
 NO_OFFSET_FOR_TIMESTAMP = errors.ClusterStateError.define("""NO_OFFSET_FOR_TIMESTAMP
     A partition has no record at or after the starting timestamp. Choose an earlier timestamp, or set
     `startingOffsetsByTimestampStrategy` to latest.""")
@@ -183,8 +184,8 @@ REFUSED_BY_BROKER = errors.ClusterStateError.define("""REFUSED_BY_BROKER
     A broker rejected the credentials, the certificate or the operation. Check `kafka.security.protocol`,
     `kafka.sasl.*`, `kafka.ssl.*` and the ACLs; see [Security](security.md).""")
 KAFKA_ERROR = errors.ClusterStateError.define("""KAFKA_ERROR
-    librdkafka reported an error that has no condition of its own. Look up the error's name in librdkafka's
-    documentation.""")
+    The brokers or librdkafka reported an error that has no condition of its own. Do what the message says, or look up the
+    error's name in librdkafka's documentation.""")
 
 UNKNOWN_TOPIC = errors.UnknownTopic.define("""UNKNOWN_TOPIC
     A topic or partition does not exist, or was deleted. Correct the name (for a read, the message suggests the nearest
@@ -208,8 +209,8 @@ BROKERS_UNAVAILABLE = errors.BrokersUnavailable.define("""BROKERS_UNAVAILABLE
     and executors can reach the addresses in the brokers' `advertised.listeners`.""")
 
 SCHEMA_REGISTRY_UNAVAILABLE = errors.SchemaRegistryError.define("""SCHEMA_REGISTRY_UNAVAILABLE
-    No address in `schema.registry.url` answered within 30 seconds. Check the addresses, the network, TLS and the
-    registry.""")
+    No address in `schema.registry.url` answered within 30 seconds, or all reported that they cannot serve requests now.
+    Check the addresses, the network, TLS and the registry.""")
 SCHEMA_REGISTRY_REFUSED = errors.SchemaRegistryRefused.define("""SCHEMA_REGISTRY_REFUSED
     The schema registry refused the login or the operation. Check `schema.registry.basic.auth.user.info`,
     `schema.registry.bearer.auth.*` or the client's certificate, and the rights of the user.""")
@@ -312,16 +313,17 @@ DATA_LOSS = errors.DataLoss.define("""DATA_LOSS
     Records of the planned range were deleted, expired or truncated. Set `failOnDataLoss` to false to continue without
     them; see [Reading](reading.md#what-a-task-proves).""")
 OFFSET_OUT_OF_RANGE = errors.DataLoss.define("""OFFSET_OUT_OF_RANGE
-    A starting or ending offset is outside the log. Correct the offsets, or set `failOnDataLoss` to false to read the
-    available records.""")
+    A starting or ending offset is outside the log. Correct the offsets, or in a read, set `failOnDataLoss` to false to
+    read the available records.""")
 OFFSET_WENT_BACK = errors.DataLoss.define("""OFFSET_WENT_BACK
     A log ends before a stream's position, or was truncated before it. Find the cause (an unclean election or a manual
     deletion), then set `failOnDataLoss` to false.""")
 PARTITIONS_GONE = errors.DataLoss.define("""PARTITIONS_GONE
     Partitions that a stream was reading no longer exist. Set `failOnDataLoss` to false to continue without them.""")
 TOPIC_REPLACED = errors.DataLoss.define("""TOPIC_REPLACED
-    A topic was deleted, and perhaps recreated, after a read was planned or between two micro-batches. Plan the batch
-    again, or set `failOnDataLoss` to false to continue with the new topic.""")
+    A topic was deleted, and perhaps recreated, after a read was planned, between two micro-batches, or since the group
+    committed. Plan the batch again and reset the group's offsets, or set `failOnDataLoss` to false to continue with the
+    new topic.""")
 
 MALFORMED_UTF8 = errors.UnreadableRecord.define("""MALFORMED_UTF8
     A key or value read as a string, or a header's name, is not UTF-8. Read the column as binary (the default), or leave
@@ -344,12 +346,12 @@ INVALID_TIMESTAMP = errors.InvalidRow.define("""INVALID_TIMESTAMP
 INVALID_HEADERS = errors.InvalidRow.define("""INVALID_HEADERS
     A header's key is null, not UTF-8, or contains a zero byte. Set the key to UTF-8 text without zero bytes.""")
 INVALID_VALUE = errors.InvalidRow.define("""INVALID_VALUE
-    The schema does not allow a key or value of a row; the message names column, row and field. Correct the row or the
-    schema.""")
+    The schema does not allow a key or value of a row, or a header has the name of a schema's id. Correct what the
+    message names.""")
 
 DELIVERY_FAILED = errors.DeliveryFailed.define("""DELIVERY_FAILED
     The brokers did not acknowledge all rows of a task; the message quotes the first cause. Correct the cause and write
-    again; this duplicates the acknowledged rows.""")
+    again; at least once, this duplicates the acknowledged rows.""")
 DELIVERY_MISCOUNTED = errors.DeliveryFailed.define("""DELIVERY_MISCOUNTED
     The number of acknowledged rows differs from the number sent, although no error was reported. Write again, and
     report the error with librdkafka's log (`kafka.debug=msg`).""")

@@ -215,7 +215,7 @@ class PartitionLost(GroupError):
 
 
 class GroupContended(GroupError, retriable=True):
-    """Concurrent changes to a group's znodes kept conflicting with this one. Nothing was changed."""
+    """Concurrent changes to a group's znodes kept conflicting with this one. The message says what was changed."""
 
 
 class ConsumerIdTaken(GroupError):
@@ -243,11 +243,11 @@ class DeliveryFailed(ZKafkaError):
 
 
 class TransactionFailed(ZKafkaError):
-    """A transaction was fenced by a later attempt, timed out or was refused. Committed readers see no row of it."""
+    """A transaction was fenced, timed out or was refused. Committed readers see no row, unless its commit got no answer."""
 
 
 class LedgerError(ZKafkaError):
-    """The ledger of an exactly-once write does not allow the operation. Nothing was written twice, or deleted."""
+    """The ledger of an exactly-once write does not allow the operation. Nothing was written twice."""
 
 
 class LocalClusterError(ZKafkaError):

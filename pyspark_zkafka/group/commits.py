@@ -340,8 +340,8 @@ class _Commit:
             raise self._changed("" if conflict is None else f" ({conflict.operation.path}: {conflict.reason.value})")
         last = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
         raise COMMIT_CONTENDED(
-            f"The offsets of group {self.group} were not committed: others changed them {_ATTEMPTS} times meanwhile{last}; "
-            "try again, and if that does not help, find the other clients that commit to this group",
+            f"A commit to group {self.group} failed: others changed the offsets {_ATTEMPTS} times meanwhile{last}; "
+            f"{self._progress}; try again, and if that does not help, find the other clients that commit to this group",
         )
 
     def _attempt(self, partitions: Sequence[Any]) -> Conflict | None:

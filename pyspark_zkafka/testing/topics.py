@@ -117,7 +117,7 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
     """
     if not 1 <= replication <= len(brokers):
         raise BAD_REPLICATION(
-            f"{replication} replicas need as many brokers, and {len(brokers)} run; request fewer, or restart brokers"
+            f"{replication} replicas are not possible with {len(brokers)} running brokers; request 1 to {len(brokers)}"
         )
     return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 

@@ -117,8 +117,8 @@ def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = No
         else:
             return deleted
     raise OFFSETS_CHANGED(
-        f"Group {group} was not deleted: others keep changing it ({reason.value}); find out who commits for this group, "
-        "and run this again",
+        f"Delete stopped after {deleted} znode(s): others keep changing group {group} ({reason.value}); find out who "
+        "commits for this group, and run this again",
         group=group,
     )
 

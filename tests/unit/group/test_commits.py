@@ -116,7 +116,9 @@ def test_contention(client: EnsembleClient) -> None:
     """A commit that is always overtaken is given up, and the error names the znode."""
     client.put(PATH_0, b"0")
     client.meanwhile = lambda: client.put(PATH_0, b"1")
-    with pytest.raises(GroupContended, match=r"changed them 10 times meanwhile, the last time /consumers/g/offsets/t/0"):
+    with pytest.raises(
+        GroupContended, match=r"changed the offsets 10 times meanwhile, the last time /consumers/g/offsets/t/0"
+    ):
         commit_offsets(client, "g", {T0: 5}, sleep=lambda s: None)
 
 

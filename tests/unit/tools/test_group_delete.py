@@ -145,5 +145,5 @@ def test_others_that_write(topics_client: EnsembleClient) -> None:
     assert delete_group(topics_client, "g", "t") == 5
     topics_client.meanwhile = commit
     topics_client.put("/consumers/g/offsets/t")
-    with pytest.raises(GroupContended, match="others keep changing it"):
+    with pytest.raises(GroupContended, match="others keep changing group"):
         delete_group(topics_client, "g", "t")
