@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, describe_migration
-from pyspark_zkafka.errors import ZKafkaError, listing
+from pyspark_zkafka.errors import CodecError, ZKafkaError, listing
 from pyspark_zkafka.inspect import view_rows as rows
 from pyspark_zkafka.inspect.groups import decode_groups
 from pyspark_zkafka.inspect.reads import ClusterReport, Part, read_cluster, read_part
-from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Subscribe, coalesce
 from pyspark_zkafka.model.view_tables import VIEWS, Row, restrict
@@ -38,6 +39,8 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
     connection = options.connection
     if connection.zookeeper is not None:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
+            with suppress(CodecError):  # of the controller's znode, which other views do not need
+                _warn_if_outdated(view, zookeeper.survey([]))
             read = _of_groups if VIEWS[view].has_groups else _of_cluster
             return read(view, options, zookeeper)
     with KafkaAdmin.of(connection) as admin:
@@ -63,8 +66,8 @@ def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[
         cluster = read_cluster(source, parts, restrict(subscription, subscription.topics))
     else:
         cluster = read_cluster(source, parts, partial(restrict, subscription))
-    if cluster.snapshot.is_outdated:
-        _log.warning("view=%s shows outdated data of ZooKeeper. %s", view, describe_migration(cluster.snapshot))
+    if cluster.snapshot.brokers:  # without any, the warning has been given
+        _warn_if_outdated(view, cluster.snapshot)
     for error in cluster.unreadable.values():
         _log.warning("view=%s leaves out a malformed znode: %s", view, error)
     if isinstance(source, KafkaAdmin) and view == "controller" and not _is_of_zookeeper(cluster.controller, options):
@@ -74,6 +77,11 @@ def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[
         return found
     requested = restrict(subscription, {row["topic"] for row in found})
     return [row for row in found if row["topic"] in requested]
+
+
+def _warn_if_outdated(view: str, snapshot: ClusterSnapshot) -> None:
+    if snapshot.is_outdated:
+        _log.warning("view=%s shows outdated data of ZooKeeper. %s", view, describe_migration(snapshot))
 
 
 def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) -> bool:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read import view_planner as planner
 from pyspark_zkafka.read.view_planner import plan_view
@@ -71,6 +71,20 @@ def test_restricted_topics(view: Callable[..., list[Row]], name: str) -> None:
     assert [row["topic"] for row in view(name)] == ["t", "u"]
     assert [row["topic"] for row in view(name, subscribe="u,gone")] == ["u"]
     assert [row["topic"] for row in view(name, subscribePattern="[u-z]")] == ["u"]
+
+
+def test_after_the_migration(
+    client: EnsembleClient, view: Callable[..., list[Row]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once all brokers have left ZooKeeper for KRaft, each view of it warns once."""
+    names = VIEWS.keys() - {"plan"}
+    for name in names:
+        view(name)
+    assert "outdated" not in caplog.text
+    client.put("/controller", b'{"version":2,"brokerid":3000,"timestamp":"1795228865441","kraftControllerEpoch":5}')
+    for name in names:
+        view(name)
+        assert caplog.text.count(f"view={name} shows outdated data of ZooKeeper. All brokers have left ZooKeeper") == 1
 
 
 def test_malformed_znodes(client: EnsembleClient, view: Callable[..., list[Row]], caplog: pytest.LogCaptureFixture) -> None:
