@@ -185,7 +185,7 @@ class TypeLimits:
 
     def __init__(self, wanted: pa.DataType | None = None) -> None:
         self._wanted = wanted
-        self._fields = self._depth = 0
+        self._fields, self._depth = 0, 1  # the column is a level, too
 
     @property
     def is_whole(self) -> bool:

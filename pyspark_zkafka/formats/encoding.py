@@ -139,7 +139,8 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
     record = record_name(column.base, schema)
     if record is None and column.subject is None and column.strategy != "topic":
         raise INVALID_OPTION(
-            f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject"
+            f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject instead "
+            f"of {column.column}.subject.name.strategy"
         )
     subject = column.subject_of(topic, record)
     if column.base == "protobuf" and column.schema is None and formats.auto_register:

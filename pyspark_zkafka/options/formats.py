@@ -52,7 +52,8 @@ def parse_formats(given: OptionParser, subscription: Subscription | None = None)
             _check_read_subject(given, column, subscription)
         given.refuse_if(
             latest and column.subject is None and column.strategy != "topic",
-            f"the subject of {column.column} depends on the record's name; set {column.column}.subject",
+            f"the subject of {column.column} depends on the record's name; set {column.column}.subject instead of "
+            f"{column.column}.subject.name.strategy",
         )
         given.refuse_if(
             latest and column.schema is not None,
@@ -106,7 +107,8 @@ def _check_read_subject(given: OptionParser, column: ColumnFormat, subscription:
     remedy = f"set {column.column}.subject or {column.column}.schema"
     given.refuse_if(
         column.strategy != "topic",
-        f"the subject of {column.column} depends on the record's name; {remedy}",
+        f"the subject of {column.column} depends on the record's name; {remedy} instead of "
+        f"{column.column}.subject.name.strategy",
     )
     given.refuse_if(
         subscription is not None and not isinstance(subscription, (Subscribe, Assign)),

@@ -141,7 +141,7 @@ def _of_column(column: str) -> tuple[Option, ...]:
             f"{column}.subject.name.strategy",
             kinds.SUBJECT_STRATEGY,
             _ALL,
-            "How subjects are named.",
+            f"How subjects are named. A read without `{column}.schema` needs the default.",
             "TopicNameStrategy",
         ),
     )
@@ -161,7 +161,7 @@ REGISTRY: tuple[Option, ...] = (
         kinds.CREDENTIALS_SOURCE,
         _ALL,
         "Where user and password are: in the next option, or in the URL.",
-        derived="USER_INFO if the next option is set",
+        derived="USER_INFO if the next option is set, URL if the address has a login",
     ),
     Option(f"{_REGISTRY}basic.auth.user.info", text("user:password"), _ALL, "User and password.", secret=True),
     Option(f"{_REGISTRY}bearer.auth.credentials.source", kinds.TOKEN_SOURCE, _ALL, "Where bearer tokens come from."),
@@ -177,7 +177,7 @@ REGISTRY: tuple[Option, ...] = (
         PEM_FILE,
         _ALL,
         "Trusted authorities.",
-        derived="the authorities of the package certifi",
+        derived="SSL_CERT_FILE or SSL_CERT_DIR of the environment, else the package certifi",
     ),
     Option(f"{_REGISTRY}ssl.certificate.location", PEM_FILE, _ALL, "The client's certificate."),
     Option(f"{_REGISTRY}ssl.key.location", PEM_FILE, _ALL, "The client's private key."),
@@ -436,8 +436,8 @@ TABLE: tuple[Option, ...] = (
         _WRITE,
         "Number of a named exactly-once batch write, of at most 18 digits, the same when the write is repeated; in "
         "foreachBatch, the number that Spark passes to the function. Set it, or leave it out, only while no micro-batch or "
-        "job is interrupted. Required under Spark Connect, in threads and in batch jobs; see [Exactly "
-        "once](exactly-once.md#batch-jobs).",
+        "job is interrupted. Required under Spark Connect, in threads, and in batch jobs without commitOffsets; see "
+        "[Exactly once](exactly-once.md#batch-jobs).",
     ),
     # How much a micro-batch reads
     Option("maxOffsetsPerTrigger", integer(1, "records"), STREAM, "Approximate maximum of records in a micro-batch."),

@@ -45,6 +45,15 @@ def doubled_protobuf() -> Schema:
     return protobuf.parse(f'syntax = "proto3"; {text}')
 
 
+def test_the_deepest_type() -> None:
+    """A column of the most levels is decoded, and Arrow serializes it."""
+    schema = avro.parse('{"type":"array","items":' * 63 + '"int"' + "}" * 63)
+    column = schema.decoder(None, schema.type).decode(pa.array([b"\x02" * 63 + b"\x0a" + b"\0" * 63])).column
+    batch = pa.record_batch([column], ["value"])
+    assert pa.ipc.read_record_batch(batch.serialize(), batch.schema) == batch
+    assert batch.column(0).flatten()[0].as_py() is not None
+
+
 def deep_json(levels: int) -> object:
     return json_format.parse('{"type":"object","properties":{"f":' * levels + "{}" + "}}" * levels, {}).type
 
@@ -213,17 +222,17 @@ def test_long_chains_of_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    "parse",
+    ("parse", "inner"),
     [
-        lambda levels: avro.parse('{"type":"array","items":' * levels + '"int"' + "}" * levels).type,
-        deep_json,
-        lambda levels: json_format.parse("a " + "array<" * levels + "int" + ">" * levels, {}).type,
+        (lambda levels: avro.parse('{"type":"array","items":' * levels + '"int"' + "}" * levels).type, 63),
+        (deep_json, 63),
+        (lambda levels: json_format.parse("a " + "array<" * levels + "int" + ">" * levels, {}).type, 62),
     ],
     ids=["avro", "json", "ddl"],
 )
-def test_deep_types(parse: Callable[[int], object]) -> None:
-    """Types of 60 levels are read; deeper ones are refused, whether or not their text can be parsed."""
-    parse(60)
-    for levels in (70, 500, 20_000):
+def test_deep_types(parse: Callable[[int], object], inner: int) -> None:
+    """Types of 64 levels are read, column included; deeper ones are refused, whether or not their text can be parsed."""
+    parse(inner)
+    for levels in (inner + 1, 500, 20_000):
         with pytest.raises(OptionError, match=r"INVALID_SCHEMA.*(64 levels deep|nested too deeply)"):
             parse(levels)
