@@ -74,6 +74,7 @@ class StreamDriver:
         self._commit_again_at = clock() + _COMMIT_AGAIN_S
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
+        self._unanswered: set[TopicPartition] = set()  # a retriable error kept the last call of `_next` from reading them
         self._unsubscribed: tuple[Mapping[str, TopicIdentity], frozenset[str]] = {}, frozenset()
 
     def close(self) -> None:
@@ -170,7 +171,7 @@ class StreamDriver:
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
         self._warnings.report_missing(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
-        self._existing = snapshot.states.keys()
+        self._existing, self._unanswered = snapshot.states.keys(), set()
         replaced = replaced_topics(self._state, current, snapshot)
         try:
             followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
@@ -178,6 +179,7 @@ class StreamDriver:
             if not error.retriable:
                 raise
             self._warnings.warn("replaced", f"{listing(sorted(replaced))} cannot be read yet, retrying: {error}")
+            self._unanswered = {tp for tp in current.ranges if tp.topic in replaced}
             return None
         self._apply(*check_topics(self._state, current, snapshot, replaced, followed))
         self.commit()
@@ -186,6 +188,10 @@ class StreamDriver:
         led = self._with_leader(self._state.assigned, snapshot)
         self._latest, epochs = self._ends.fetch(led, self._state)
         self._state = self._state.with_epochs(epochs)
+        bounds = self._state.bounds or {}
+        self._unanswered |= {
+            tp for tp in led if tp not in self._latest and self._state.assigned[tp].position != bounds.get(tp)
+        }
         has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
         if has_news and not self._session.cluster.has_same_topics_as(snapshot):
             return self._next(start, limited=limited)  # the ends belong to other topics of the same names
@@ -382,14 +388,17 @@ class StreamDriver:
 
     def _find(self, new: Sequence[TopicPartition], finished: StreamOffset) -> dict[TopicPartition, PartitionProgress]:
         """Find the starts of new partitions; none, with a warning, after a retriable error."""
+        self._unanswered |= set(new)
         try:
-            return self._starts.find(new, finished, self._state)
+            found = self._starts.find(new, finished, self._state)
         except ZKafkaError as error:
             if not may_succeed_later(error):
                 raise
             if due := self._warnings.due("unread", sorted(new)):
                 _log.warning("%s cannot be read yet, retrying: %s", listing(due), error)
             return {}
+        self._unanswered -= set(new)
+        return found
 
     def _wait_idle(self, finished: StreamOffset, since: float) -> bool:
         """Wait, if nothing was read `since` that time. Returns False if no fixed ends are left to reach.
@@ -397,7 +406,8 @@ class StreamDriver:
         A stream that owns nothing also waits: Spark would otherwise plan without a pause.
         """
         self._set_reading(())
-        if self._fixed_ends.wait(self._state.behind(self._existing), since):
+        unanswered = self._unanswered if self._state.bounds is not None else ()
+        if self._fixed_ends.wait(self._state.behind(self._existing), unanswered, since):
             return True
         self._apply(*check_fixed_ends(self._state, finished, self._existing))
         if self._session.member is not None and not self._state.assigned:

@@ -159,16 +159,18 @@ class FixedEnds:
             raise describe_offline(sorted(offline), snapshot)
         return [tp for tp in partitions if tp not in offline], snapshot
 
-    def wait(self, behind: Mapping[TopicPartition, int], since: float) -> bool:
+    def wait(self, behind: Mapping[TopicPartition, int], unanswered: Collection[TopicPartition], since: float) -> bool:
         """Wait a moment for partitions behind their fixed ends. Returns False if this query need not read any of them.
 
+        `unanswered` partitions, which could not be read just now, may have lost records, also at the end of an empty log.
         `since` is the time of the last records. After `kafkaConsumer.pollTimeoutMs` without records, and in a group also
         the session timeout, raises BrokersUnavailable, the error of reading the group, or GroupContended if no member owns
         the partitions.
         """
         member, error = self._session.member, None
         owned = behind if member is None else member.owned()
-        own, others = [tp for tp in behind if tp in owned], [tp for tp in behind if tp not in owned]
+        own = sorted({*behind, *unanswered}.intersection({*owned, *unanswered}))
+        others = [tp for tp in behind if tp not in own]
         if member is not None and others:
             try:
                 others = self._without_owner(member, {tp: behind[tp] for tp in others})
@@ -199,15 +201,17 @@ class FixedEnds:
         unread = [tp for tp, end in ends.items() if done.get(tp, -1) < end]
         if not unread or not member.wait_settled(0):
             return unread
-        now, before, self._owners = self._clock(), self._owners, {}
+        now = self._clock()
+        seen: dict[TopicPartition, _Owner] = {}
         alive = set()
         for tp, incarnation in self._session.owners(unread).items():
             found = first = _Owner(incarnation, done.get(tp, -1), now)
-            if tp in before and before[tp].incarnation == incarnation:
-                first = before[tp]
-            self._owners[tp] = first
+            if tp in self._owners and self._owners[tp].incarnation == incarnation:
+                first = self._owners[tp]
+            seen[tp] = first
             if found.offset != first.offset or now - first.seen_at > member.expiry_s:
                 alive.add(tp)
+        self._owners = seen
         return [tp for tp in unread if tp not in alive]
 
 

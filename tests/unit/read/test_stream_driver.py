@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import BrokersUnavailable, CheckpointError, DataLoss, NoLeader, OptionError, UnknownTopic
+from pyspark_zkafka.errors import (
+    BrokersUnavailable,
+    CheckpointError,
+    DataLoss,
+    NoLeader,
+    OptionError,
+    UnknownTopic,
+    ZKafkaError,
+)
 from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
@@ -643,6 +651,61 @@ def test_fixed_ends_of_empty_logs() -> None:
     end = found.latest(found.initial(), limited=True)
     assert found.latest(end, limited=True) == end
     assert session.now < 5
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_fixed_ends_and_a_truncated_log(is_silent: bool) -> None:
+    """A log that was truncated to nothing is a loss, and never counts as read while its leader is silent."""
+    session = Session(Member(T0))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    first.latest(end, limited=True)
+    session.logs = {T0: 10}
+    found = driver(session)
+    found.fix_bounds()
+    session.mute = {T0} if is_silent else set()
+    expected: tuple[type[ZKafkaError], str] = (
+        (BrokersUnavailable, "t-0: not read to") if is_silent else (DataLoss, "outside")
+    )
+    with pytest.raises(expected[0], match=expected[1]):
+        found.latest(end, limited=True)
+
+
+def test_fixed_ends_and_a_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss of a topic that was created again is reported although the group's offsets cannot be read at first."""
+    session = Session(Member(T0, T1))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    first.latest(end, limited=True)
+    session.logs, session.czxid = {T0: 10, T1: 10}, 50
+    found = driver(session)
+    found.fix_bounds()
+    committed = session.committed
+
+    def fail_once(*given: Any, **options: Any) -> Any:
+        monkeypatch.setattr(session, "committed", committed)
+        raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer")
+
+    monkeypatch.setattr(session, "committed", fail_once)
+    with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
+        found.latest(end, limited=True)
+
+
+def test_fixed_ends_and_an_unreadable_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that stays counts as alive, also if the owners cannot be read now and then."""
+    session = Session(Member(T0))
+    session.others, owners, calls = {T1: "other"}, session.owners, iter(range(100))
+
+    def fail_at_times(partitions: Any) -> Any:
+        if next(calls) % 3 == 2:
+            raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer")
+        return owners(partitions)
+
+    monkeypatch.setattr(session, "owners", fail_at_times)
+    found = driver(session)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    assert found.latest(end, limited=True) == end
 
 
 def test_fixed_ends_of_other_members() -> None:
