@@ -76,7 +76,7 @@ def read_cluster(
     """Read some parts of a cluster from an open source. Blocks for one to three rounds of requests for each part.
 
     `topics` has names, or selects from the existing names; by default, all topics are read. Raises CodecError if the znode
-    of a named topic is malformed. The report lists other malformed znodes.
+    of a named topic, of the controller or of the cluster id is malformed. The report lists other malformed znodes.
     """
     if not isinstance(source, ZooKeeperClient):
         wanted = topics if "topics" in parts else []

@@ -175,7 +175,7 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
 
     Notes
     -----
-    The first call for a set needs the network and blocks for up to a minute; later calls of the user only list a folder.
+    The first call for a set needs the network, and blocks until Ivy has the jars; later calls only list a folder.
     Concurrent calls wait for each other. Ivy's settings come from the file named by ``ZKAFKA_IVY_SETTINGS``, else from
     ``~/.ivy2/ivysettings.xml``, else from Ivy itself (Maven Central).
 

@@ -15,7 +15,7 @@ from pyspark_zkafka.testing import spec
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER
 from pyspark_zkafka.testing.jars import archiving_classes
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Wait, settle
-from pyspark_zkafka.testing.servers import BrokerView, ClusterServers
+from pyspark_zkafka.testing.servers import BrokerView, ClusterServers, wait_for_zookeeper
 from pyspark_zkafka.testing.spec import ZOOKEEPER, Server
 from pyspark_zkafka.testing.topics import AdminTopics, Record, ZnodeTopics, produce, spread
 
@@ -135,14 +135,17 @@ class LocalCluster(ClusterServers):
         Waits until a killed broker's old session expires, 6 s by default. In KRaft mode, a majority of the controllers
         must run afterwards: pass all the servers needed for that in one call.
         """
-        for server in servers:
+        ordered = sorted(servers, key=lambda server: server != ZOOKEEPER)  # brokers need ZooKeeper to stop and to start
+        for server in reversed(ordered):
             if self.pid(server) is not None:
                 self.stop(server)
         deadline = self._deadline()
-        for server in servers:
+        for server in ordered:
             if not self.is_kraft and server in self.broker_ids:  # KRaft's brokers wait themselves
                 self._wait_until_unregistered(int(server), deadline)
             self._launch(server)
+            if server == ZOOKEEPER:
+                wait_for_zookeeper(self._processes, deadline)
         self._wait_ready(deadline)
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
@@ -273,6 +276,7 @@ class LocalCluster(ClusterServers):
                 kraft=self.is_kraft,
                 broker_jvm_options=options[0],
                 zookeeper_jvm_options=options.get(ZOOKEEPER, ()),
+                startup_timeout_s=self.startup_timeout_s,
             ) as cluster:
                 cluster.create_topic("archived")
                 cluster.produce("archived", [{"value": b"v"}])

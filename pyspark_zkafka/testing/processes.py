@@ -143,8 +143,8 @@ def _is_free(port: int) -> bool:
 class ServerProcesses:
     """Named server processes under one supervisor, with their ports, and a folder for their data.
 
-    The servers and the folder are gone after `close`, and if this process dies. Thread-safe. In a forked child, `close`
-    does nothing, and every other call raises CLUSTER_NOT_RUNNING.
+    The servers and the folder are gone after `close`, and if this process dies. Thread-safe, except for the first request
+    of a port. In a forked child, `close` does nothing, and calls that concern a process raise CLUSTER_NOT_RUNNING.
     """
 
     def __init__(self) -> None:
@@ -298,6 +298,10 @@ class ForeignProcesses(ServerProcesses):
         if (name, purpose) not in self._ports:
             self._refuse()
         return self._ports[name, purpose]
+
+    def exit_status(self, name: str) -> int | None:
+        """None: the other process restarts and reports servers that end."""
+        return None
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._refuse()

@@ -123,7 +123,7 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
 
 
 class AdminTopics:
-    """Topics, through brokers that answer admin requests: 0.10.2 or later, 0.11 for delete_records.
+    """Topics, through brokers that answer admin requests: 0.10.2 or later, 0.11 to delete records, 1.0 to add partitions.
 
     A change returns when the cluster has accepted the request. The state comes from a broker's metadata, because KRaft's
     controllers answer no client before Kafka 3.7.

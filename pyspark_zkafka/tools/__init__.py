@@ -1,4 +1,4 @@
-"""The ``zkafka`` command: exit status 0, 1 (failed) or 2 (usage)."""
+"""The ``zkafka`` command: exit status 0, 1 (failed) or 2 (usage), and 130 after Ctrl-C."""
 
 from __future__ import annotations
 

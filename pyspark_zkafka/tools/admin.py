@@ -136,8 +136,8 @@ def follow(
             return
         if clock() > deadline:
             raise ADMIN_UNFINISHED(
-                f"The change is not done after {timeout_s:g} s, and continues; see zkafka admin show, check that all its "
-                "brokers run, or wait longer with --timeout",
+                f"The change is not done after {timeout_s:g} s, and continues; follow it by zkafka admin show, and check "
+                "that all its brokers run",
             )
         sleep(_POLL_S)
 

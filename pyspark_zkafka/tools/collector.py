@@ -196,9 +196,9 @@ class ClusterCollector(Collector):
     """Metrics of a cluster, read at each scrape. Simultaneous scrapes share their reads.
 
     A read that takes longer than a scrape continues, and a later scrape shows its result: ``zkafka_scrape_timed_out`` is 1,
-    and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0 and there is nothing else. If the
-    brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the process.
-    `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``.
+    and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0, and only metrics of the scrape
+    remain. If the brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the
+    process. `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``.
     """
 
     def __init__(

@@ -288,7 +288,9 @@ def _target(
             rich_help_panel=_PANEL,
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Write a JSON list of objects.", rich_help_panel=_PANEL)] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Write JSON: a list, or one object a line.", rich_help_panel=_PANEL)
+    ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)
     ] = False,  # for `_with_target`

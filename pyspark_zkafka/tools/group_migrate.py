@@ -48,7 +48,7 @@ from pyspark_zkafka.tools.migration import Compared, LiveRounds, compare, report
 from pyspark_zkafka.tools.output import Column, columns
 from pyspark_zkafka.zookeeper.snapshots import Activity, ZooKeeperClient, group_activity, require_inactive
 
-_NOT_COPIED = "The offsets were not copied"
+_NOT_COPIED, _STOPPED = "The offsets were not copied", "The copying of offsets stopped"
 _REFUSED = "while consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them"
 _MOVING = "its consumers keep committing there; stop them, or use --live"
 
@@ -142,9 +142,9 @@ class Migration:
         Raises GroupError if a consumer of either kind is in the group.
         """
         stores = self._read(group)
-        not_done = f"{_NOT_COPIED}, as {'consumers have joined again' if live else '--live was not given'}"
+        not_done = f"{_STOPPED}, as consumers have joined again" if live else f"{_NOT_COPIED}, as --live was not given"
         require_no_consumers(self.zookeeper, group, stores.activity, not_done)
-        self._require_inactive_in_kafka(group, stores.state)
+        self._require_inactive_in_kafka(group, stores.state, live)
         copies = to_copy(stores.found, force=self.force)
         failed = self._write(group, copies, stores)
         after = self._read(group)
@@ -161,12 +161,12 @@ class Migration:
         stores, failed = first, dict[TopicPartition, str]()
         while stores.is_active and not rounds.is_caught_up(stores.found) and self.clock() < deadline:
             if self.to == "kafka":
-                self._require_inactive_in_kafka(group, stores.state)
+                self._require_inactive_in_kafka(group, stores.state, bool(written))
             copies = rounds.writes(stores.found)
             failed = self._write(group, copies, stores, live=True)
             written |= copies.keys() - failed.keys()
             rounds = rounds.seen(stores.found, wrote=bool(copies))
-            self.sleep(interval_s)
+            self.sleep(min(interval_s, max(0.0, deadline - self.clock())))
             stores = self._read(group)
         if not stores.is_active:
             rest = self.copy(group, live=True)
@@ -206,11 +206,11 @@ class Migration:
             return dict.fromkeys(copies, error.message)  # a member commits: the next comparison decides again
         return {}
 
-    def _require_inactive_in_kafka(self, group: str, state: GroupState) -> None:
+    def _require_inactive_in_kafka(self, group: str, state: GroupState, has_begun: bool) -> None:
         if state.is_active:
             raise GROUP_ACTIVE(
-                f"{_NOT_COPIED}: group {group} is {state.name} in Kafka, with {len(state.members)} member(s), and "
-                f"{_REFUSED if self.to == 'kafka' else _MOVING}, and run this again",
+                f"{_STOPPED if has_begun else _NOT_COPIED}: group {group} is {state.name} in Kafka, with "
+                f"{len(state.members)} member(s), and {_REFUSED if self.to == 'kafka' else _MOVING}, and run this again",
                 group=group,
             )
 

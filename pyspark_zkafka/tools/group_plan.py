@@ -83,7 +83,7 @@ def plan(target: Target, group: Group, strategy: _Strategy = None) -> None:
     with target.zookeeper() as client:
         state = read_groups(client, names=[group]).groups[group]
         for znode in state.unreadable_members.values():
-            target.output.note(f"Left out, and stops JVM members: {znode.error.message}")
+            target.output.note(f"Left out, and may stop JVM members: {znode.error.message}")
         members = state.registrations
         if not members:
             raise NO_MEMBERS(f"Group {group} has no members to plan for. Start its consumers first")

@@ -145,7 +145,7 @@ def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Positio
             raise error
     raise NO_LEADER(
         f"The partitions {listing(sorted(failed))} have no leader, so the ends of their logs are unknown; nothing was "
-        "changed; start the brokers of their ISR, or name the other partitions with --topic TOPIC:0,1",
+        "changed; start the brokers of their ISR, or leave these partitions out",
         partitions=sorted(failed),
     )
 
@@ -199,36 +199,34 @@ class OffsetResets:
     def apply(self, planned: PlannedReset) -> None:
         """Write the planned offsets. ZooKeeper comes first: its transaction proves that the group has no members.
 
-        Raises GroupError if the group has members, or a client has committed since the plan was made. The message of a
-        GroupError says which offsets were written. A lost connection leaves that open.
+        Raises GroupError if the group has members, or a client has committed to ZooKeeper since the plan was made. The
+        message of a GroupError says which offsets were written. A lost connection leaves that open.
         """
         group, offsets = planned.group, planned.offsets
+        again = "; repeated, --shift-by would shift offsets again that are written" if planned.is_shift else ""
         if self.storage == "kafka":
             self._require_inactive(group)
         if self.zookeeper is not None and self.storage != "kafka":
             try:
                 commit_offsets(self.zookeeper, group, offsets, Unchanged(planned.stored.versions))
             except GroupError as error:
-                if not planned.is_shift:
-                    raise
-                text = f"{error.message}; repeated, --shift-by would shift offsets again that are written"
-                raise type(error)(error.condition, text, **error.parameters) from error
+                raise type(error)(error.condition, f"{error.message}{again}", **error.parameters) from error
         if self.storage == "zookeeper":
             return
         try:
             failed = self.brokers.alter_offsets(group, offsets)
         except ZKafkaError as error:
             if self.storage == "kafka":
-                raise
+                raise type(error)(error.condition, f"{error.message}{again}", **error.parameters) from error
             raise OFFSETS_REFUSED(
-                f"The offsets of group {group} are reset in ZooKeeper, but not in Kafka: {error.message}; do not repeat "
-                "--shift-by, which would shift those in ZooKeeper again; copy all offsets of the group with "
+                f"The offsets of group {group} are reset in ZooKeeper, but not all in Kafka: {error.message}; do not "
+                "repeat --shift-by, which would shift those in ZooKeeper again; copy all offsets of the group with "
                 f"`zkafka groups migrate {shlex.quote(group)} --to kafka --force`",
             ) from error
         if failed:
             raise OFFSETS_REFUSED(
                 f"The brokers refused the offsets of {len(failed)} of {len(offsets)} partition(s) of group {group}, "
-                f"{listing(sorted(failed))}, the others are written: {next(iter(failed.values())).message}",
+                f"{listing(sorted(failed))}, the others are written: {next(iter(failed.values())).message}{again}",
                 partitions=sorted(failed),
             )
 

@@ -174,8 +174,9 @@ def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) ->
 def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = False) -> None:
     """Delete the groups of a ledger, unless it has changed since it was read; with `force`, in any case.
 
-    Blocks for two requests for each group. If one fails, the earlier groups are deleted; call it again to delete the rest.
-    Raises LedgerError (``LEDGER_IN_USE``) if the ledger has changed, and GroupError if consumers are in one of its groups.
+    Blocks for two requests for each group. If one fails, the earlier groups are deleted; read the ledger again to delete
+    the rest. Raises LedgerError (``LEDGER_IN_USE``) if the ledger has changed, and GroupError if consumers are in one of
+    its groups.
     """
     groups = {ledger.query: ledger.groups}
     now = group_by_query(groups, brokers.committed_metadata(ledger.groups))[ledger.query]

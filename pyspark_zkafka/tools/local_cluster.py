@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pyspark_zkafka.testing.detached import DetachedCluster, bring_down, bring_up, running_clusters
-from pyspark_zkafka.testing.spec import tested_version
+from pyspark_zkafka.testing.spec import tested_version, version_tuple
 from pyspark_zkafka.tools.command import parse_pairs
 
 app = typer.Typer(no_args_is_help=True, help="Start, stop and show local clusters (brokers, and ZooKeeper or KRaft).")
@@ -53,8 +53,9 @@ def up(
             typer.echo(f"\nexport ZKAFKA_ZOOKEEPER={cluster.zookeeper_connect}")
         else:
             typer.echo(f"\nexport ZKAFKA_BOOTSTRAP_SERVER={cluster.bootstrap_servers}")
-        typer.echo("zkafka topics create orders --partitions 6 --yes")
-        typer.echo("zkafka topics produce orders --key-separator :")
+        if version_tuple(cluster.kafka_version) >= (0, 10, 2):  # older brokers take no request to create one
+            typer.echo("zkafka topics create orders --partitions 6 --replication-factor 1 --yes")
+            typer.echo("zkafka topics produce orders --key-separator :")
         typer.echo("zkafka cluster down" if name == "default" else f"zkafka cluster down --name {name}")
 
 

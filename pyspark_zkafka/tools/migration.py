@@ -17,7 +17,7 @@ State = Literal["copied", "equal", "behind", "ahead", "failed", "skipped"]
 
 ``copied``: this run has written the source's offset to the target. ``equal``: the target had it before. ``behind``: the
 target is lower, or has no offset. ``ahead``: the target is higher, or the source has no offset. ``failed``: it could not be
-copied. ``skipped``: there is nothing to copy, as the partition does not exist.
+copied. ``skipped``: there is nothing to copy, as the partition does not exist, or is one of Kafka 0.7.
 """
 
 SETTLED_AFTER = 3

@@ -61,7 +61,8 @@ def parse_offsets_file(name: str, text: str, group: str | None = None) -> list[O
     """Return the offsets in a file of either form; an offset below 0 stands for none. `name` is for errors.
 
     Lines ``topic,partition,offset`` are offsets of `group`. Lines that name a group must name this one. One OptionError
-    has all problems: lines that are malformed or contradict each other, no lines, or three columns without `group`.
+    has the first ten problems: lines that are malformed or contradict each other, an empty file, or three columns without
+    `group`.
     """
     lines = [(n, line.rstrip("\r")) for n, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1)]
     lines = [(n, line) for n, line in lines if line.strip()]

@@ -21,7 +21,7 @@ from pyspark_zkafka.model.view_tables import Row
 
 T = TypeVar("T")
 
-_PIPED_WIDTH = 10_000
+_PIPED_WIDTH = 10_000_000
 _SHORT = 16
 
 

@@ -94,7 +94,7 @@ def alter(target: Target, topic: Topic, partitions: _MorePartitions) -> None:
             )
         admin.add_partitions(topic, partitions, validate_only=True)
         target.output.rows([{"topic": topic, "partitions": present, "new_partitions": partitions}], _ALTERED)
-        target.output.note("Later records of a key go to another partition, unless their producer chooses it.")
+        target.output.note("Later records of a key may go to another partition, unless their producer chooses it.")
         if target.proceed(f"Add {partitions - present} partition(s) to topic {topic}?"):
             admin.add_partitions(topic, partitions, validate_only=False)
             target.output.note(f"Topic {topic} has {partitions} partitions.")

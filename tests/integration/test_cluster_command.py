@@ -82,6 +82,7 @@ def use_attached(state: dict[str, Any]) -> None:
         with cluster.zookeeper() as znodes:
             assert znodes.get_children("/brokers/ids") == ["0"]
         assert cluster.log(0).exists()
+        cluster.wait_ready()
         for refused in (lambda: cluster.stop(0), lambda: cluster.kill("zookeeper"), lambda: cluster.pid(0)):
             with pytest.raises(LocalClusterError, match="ATTACHED_CLUSTER"):
                 refused()

@@ -118,7 +118,7 @@ def test_zookeeper_faults(breakable_cluster: LocalCluster) -> None:
     breakable_cluster.kill("zookeeper")
     breakable_cluster.restart("zookeeper")
     assert breakable_cluster.wait_for_leader("survives", 0) in breakable_cluster.broker_ids
-    breakable_cluster.restart("zookeeper")
+    breakable_cluster.restart(0, "zookeeper", 1)
     assert breakable_cluster.produce("survives", [{"value": b"x"}]) == {0: [0]}
 
 

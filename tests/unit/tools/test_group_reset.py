@@ -169,6 +169,24 @@ def test_shift_that_is_contended(stored: EnsembleClient, brokers: GroupBrokers) 
         found.apply(planned)
 
 
+@pytest.mark.parametrize("refused", [{}, {T1: ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")}])
+def test_shift_that_kafka_stops(
+    stored: EnsembleClient, brokers: GroupBrokers, monkeypatch: pytest.MonkeyPatch, refused: dict[TopicPartition, Any]
+) -> None:
+    """The error of a shift that brokers stop or refuse in part warns of repeating the shift, because some are written."""
+    brokers.stored["g"], brokers.refused = {T0: 60, T1: 5}, refused
+    kafka = resets("kafka", stored, brokers)
+    planned = kafka.plan("g", None, ShiftBy(1))
+    if not refused:
+
+        def stop(group: str, offsets: object) -> Any:
+            raise GroupError("GROUP_ACTIVE", "consumers are active; stop these consumers, and run this again")
+
+        monkeypatch.setattr(brokers, "alter_offsets", stop)
+    with pytest.raises(GroupError, match="repeated, --shift-by would shift offsets again that are written"):
+        kafka.apply(planned)
+
+
 def test_shift_of_two_stores(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     """A shift starts at the larger offset of two stores, where consumers with dual commits continue."""
     brokers.stored["g"][T0] = 60
@@ -296,7 +314,10 @@ class Unreachable(GroupBrokers):
 
 @pytest.mark.parametrize(
     ("storage", "error", "text"),
-    [("kafka", BrokersUnavailable, "no broker answered"), ("both", GroupError, "are reset in ZooKeeper, but not in Kafka")],
+    [
+        ("kafka", BrokersUnavailable, "no broker answered"),
+        ("both", GroupError, "are reset in ZooKeeper, but not all in Kafka"),
+    ],
 )
 def test_unreachable_brokers(stored: EnsembleClient, storage: OffsetsStorage, error: type[Exception], text: str) -> None:
     """If brokers do not respond, the error says whether ZooKeeper has already been written."""

@@ -34,7 +34,7 @@ def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_piped_table(capsys: pytest.CaptureFixture[str]) -> None:
     """In a pipe, each row is one line of any length, with Kafka's headings, "-" for null and joined lists."""
-    long = "x" * 300
+    long = "x" * 20_000
     Output().rows([*ROWS, {"topic": long}], COLUMNS)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "ISR", "OFFLINE"]
