@@ -120,10 +120,15 @@ def group_metrics(groups: Iterable[GroupReport], topics: Collection[str]) -> Ite
             owned[group.name, consumer, consumer_host(group.name, consumer) or ""] = float(counts[consumer])
     labels = ("consumergroup", "consumer_id", "host")
     yield Gauge("kafka_consumergroup_members", "Amount of members in a consumer group", labels[:1], members)
-    yield Gauge("zkafka_consumergroup_member_partitions", "Number of partitions that a member owns.", labels, owned)
+    yield Gauge("zkafka_consumergroup_member_partitions", "Number of partitions that a member has claimed.", labels, owned)
     text = "1 for a topic of a group to which none of its members subscribes."
     yield Gauge("zkafka_consumergroup_unsubscribed_topic", text, ("consumergroup", "topic"), left)
-    yield Gauge("zkafka_consumergroup_unreadable_znodes", "Number of malformed znodes of a group.", labels[:1], unreadable)
+    yield Gauge(
+        "zkafka_consumergroup_unreadable_znodes",
+        "Number of znodes of a group that are malformed, or of Kafka 0.7.",
+        labels[:1],
+        unreadable,
+    )
 
 
 def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:

@@ -71,6 +71,8 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
             place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
             found, remedy = f"  {problem.found}", f"  -> {problem.remedy}"
             target.output.lines(f"{problem.group}{place}: {problem.problem}", found, remedy)
+    if any(problem.remedy.startswith("zkafka groups ") for problem in problems):
+        target.output.note("Stop the consumers of a group before a command changes its offsets.")
     if problems:
         raise typer.Exit(FAILED)
 
