@@ -194,7 +194,7 @@ _GAUGES: dict[str, tuple[str, Callable[[QueryLag], float | None]]] = {
 _COUNTERS: dict[str, tuple[str, Callable[[QueryLag], float | None]]] = {
     "zkafka_query_records": ("Records since the query started.", lambda lag: lag.total_records),
     "zkafka_query_rebalances": (
-        "Changes of the set of owned partitions since the query started.",
+        "Changes of the owned partitions, also by a lost or new leader, since the query started.",
         lambda lag: lag.rebalances,
     ),
     "zkafka_query_commits": ("Offsets committed to ZooKeeper since the query started.", lambda lag: lag.commits),

@@ -30,7 +30,8 @@ class SourceOffsets:
     @property
     def mzxids(self) -> dict[TopicPartition, int]:
         """The ZooKeeper transaction of each partition's last commit; empty without a group, or with offsets in Kafka."""
-        return {tp: planned.mzxid for tp, planned in self.end.ranges.items() if planned.mzxid is not None}
+        ranges = self.end.ranges.items()
+        return {tp: planned.mzxid for tp, planned in ranges if planned.mzxid is not None and planned.left is None}
 
 
 def parse_source_offsets(end_offset: str, latest_offset: str) -> SourceOffsets | None:
@@ -49,10 +50,13 @@ def parse_source_offsets(end_offset: str, latest_offset: str) -> SourceOffsets |
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """A source's last known partitions and commits, and its totals since the query started."""
+    """A source's last known partitions and commits, and its totals since the query started.
+
+    `mzxids` is None before the first micro-batch.
+    """
 
     owned: frozenset[TopicPartition] | None = None
-    mzxids: Mapping[TopicPartition, int] = field(default_factory=dict)
+    mzxids: Mapping[TopicPartition, int] | None = None
     rebalances: int = 0
     commits: int = 0
     records: int = 0
@@ -60,16 +64,18 @@ class LagHistory:
     def advance(self, offsets: SourceOffsets, records: int) -> LagHistory:
         """Return the history after one more micro-batch.
 
-        The first micro-batch counts neither a rebalance nor commits, as there is nothing to compare with.
+        The first micro-batch counts neither a rebalance nor commits, as there is nothing to compare with. A partition
+        without a known commit counts only a commit newer than all known ones: others may precede the query.
         """
         owned = self.owned if offsets.latest is None else frozenset(offsets.latest)
         rebalanced = None not in (self.owned, owned) and owned != self.owned
-        commits = sum(self.mzxids.get(tp) != mzxid for tp, mzxid in offsets.mzxids.items()) if self.mzxids else 0
+        known = offsets.mzxids if self.mzxids is None else self.mzxids
+        newest = max(known.values(), default=-1)
         return LagHistory(
             owned,
-            {**self.mzxids, **offsets.mzxids},
+            {**known, **offsets.mzxids},
             self.rebalances + rebalanced,
-            self.commits + commits,
+            self.commits + sum(mzxid > known.get(tp, newest) for tp, mzxid in offsets.mzxids.items()),
             self.records + records,
         )
 
@@ -99,9 +105,9 @@ class QueryLag:
     estimated_total_bytes_behind_latest : float
         All offsets behind latest, times the mean size of the micro-batch's records.
     rebalances : int
-        Changes of the set of owned partitions since the query started.
+        Changes of `owned_partitions`, also by a lost or new leader, since the query started.
     commits : int
-        Offsets that this query, or another client, has committed to ZooKeeper since the query started.
+        Offsets that this query, or another client, has committed to ZooKeeper since the first micro-batch.
     uncommitted_offsets : int
         Offsets between the group's committed offsets and the start of the micro-batch; 0 unless commits failed.
     total_records : int

@@ -85,13 +85,22 @@ def test_rebalances_are_changes_of_the_owned_partitions(owned: list[Any], rebala
     assert history.rebalances == rebalances
 
 
-def test_commits_are_new_mzxids() -> None:
-    """An offset counts as a commit if its `mzxid` has changed since the last micro-batch."""
+@each(
+    ("batches", "commits"),
+    [
+        ([{T0: 5, T1: 5}, {T0: 6, T1: 5}, {T0: 7, T1: 7}, {T0: 7}], 3),
+        ([{T0: None, T1: None}, {T0: 5, T1: None}, {T0: 5, T1: 6}], 2),
+        ([{T0: 5}, {T0: 5, T1: 3}, {T0: 5, T1: 6}], 1),
+        ([{T0: 5}, {T0: 5, T1: 6}], 1),
+    ],
+)
+def test_commits_are_new_mzxids(batches: list[dict[TopicPartition, int | None]], commits: int) -> None:
+    """Each later `mzxid` counts, and first commits do, but not the old commit of a partition that the query acquires."""
     history = LagHistory()
-    for mzxids in ({T0: 5, T1: 5}, {T0: 6, T1: 5}, {T0: 7, T1: 7}, {T0: 7}):
+    for mzxids in batches:
         ranges = {tp: PlannedRange(9, 9, 9, mzxid) for tp, mzxid in mzxids.items()}
         history = history.advance(offsets(ranges, {}), 0)
-    assert history.commits == 3
+    assert history.commits == commits
 
 
 def test_uncommitted_offsets() -> None:
@@ -107,6 +116,6 @@ def test_offsets_of_lost_partitions() -> None:
 
 
 def test_without_a_group_commits_are_unknown() -> None:
-    """Without a group, offsets have no `mzxid`, and the number of commits is unknown."""
-    shown = lag(offsets({T0: PlannedRange(9, 12, 9)}, {T0: 12}))
+    """Without a group, also after the query has left it, the number of commits is unknown."""
+    shown = lag(offsets({T0: PlannedRange(9, 12, 9), T1: PlannedRange(9, 12, 4, 77, left=4)}, {T0: 12, T1: 12}))
     assert (shown.uncommitted_offsets, shown.commits) == (None, None)
