@@ -44,7 +44,6 @@ org.apache.kafka.storage.internals.log.LogConfig, Kafka 3.9.1, for `config_probl
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -67,6 +66,7 @@ _PLAINTEXT = "PLAINTEXT"
 _MAX_PORT = 65_535
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?")
 _PARTITION = re.compile(r"[0-9]{1,10}")
 _TOPIC = 'a topic: JSON such as {"version":1,"partitions":{"0":[1,2]}}'
 _STATE = 'a partition state: JSON such as {"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
@@ -360,14 +360,9 @@ def _expected_form(name: str, value: str) -> str | None:
     """Return the form that a value should have, None if it has it."""
     if name in _RANGES:
         least, most = _RANGES[name]
-        digits = value.removeprefix("-").removeprefix("+")
-        is_integer = digits.isdecimal() and digits.isascii() and len(digits) < 20
+        is_integer = re.fullmatch("[+-]?[0-9]{1,19}", value)
         return None if is_integer and least <= int(value) <= most else f"a whole number from {least} to {most}"
     if name == _RATIO:
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        return None if 0 <= number <= 1 else _FORMS[name]
+        return None if _DECIMAL.fullmatch(value) and 0 <= float(value) <= 1 else _FORMS[name]
     words = {word.strip() for word in value.split(",")} if name == _POLICY else {value}
     return None if words <= set(_FORMS[name].split(" or ")) else _FORMS[name]

@@ -85,12 +85,12 @@ def test_notices_for_old_brokers() -> None:
 @each(
     ("name", "good", "bad"),
     [
-        ("retention.ms", ["-1", "86400000"], ["-2", "soon", "1.5", "", "9223372036854775808"]),
+        ("retention.ms", ["-1", "+5", "86400000"], ["-2", "soon", "1.5", "", "9223372036854775808", "-+5", "\u0665"]),
         ("retention.bytes", ["-1", "0"], ["1k"]),
         ("segment.bytes", ["14", "1073741824"], ["13", "2147483648"]),
         ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["", "none", "compact,"]),
         ("compression.type", ["producer", "zstd"], ["zip"]),
-        ("min.cleanable.dirty.ratio", ["0", "0.5", "1"], ["1.1", "nan", "half"]),
+        ("min.cleanable.dirty.ratio", ["0", "0.5", "1", ".5", "1.", "5e-1"], ["1.1", "nan", "half", "0_1", "\u0661", "."]),
         ("preallocate", ["true", "false"], ["yes"]),
         ("message.timestamp.type", ["CreateTime"], ["createtime"]),
         ("leader.replication.throttled.replicas", ["0:1,1:2", "*"], []),
