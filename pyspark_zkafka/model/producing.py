@@ -296,14 +296,12 @@ class Producing:
         found = []
         by_broker: dict[int, list[_Partition]] = {}
         for tp, partition in self._active.items():
-            # Before the producer id changes, only batches that may have been written under it are sent again.
-            is_held = renews and (partition.must_renew or not partition.is_ambiguous)
-            is_held = is_held or (self._transactional and tp not in self._registered)
-            if tp in self._leaders and not is_held and self._may_send(partition, now):
+            is_held = self._transactional and tp not in self._registered
+            if tp in self._leaders and not is_held and self._may_send(partition, now, renews=renews):
                 by_broker.setdefault(self._leaders[tp], []).append(partition)
         for broker, partitions in by_broker.items():
             while len(self._flying.get(broker, ())) < MOST_IN_FLIGHT and is_ready(broker):
-                batches = self._take([p for p in partitions if self._may_send(p, now)])
+                batches = self._take([p for p in partitions if self._may_send(p, now, renews=renews)])
                 if not batches:
                     break
                 self._last_number += 1
@@ -326,8 +324,11 @@ class Producing:
         """The batches that are not acknowledged."""
         return [batch for partition in self._active.values() for batch in (*partition.flying, *partition.waiting)]
 
-    def _may_send(self, partition: _Partition, now: float) -> bool:
+    def _may_send(self, partition: _Partition, now: float, *, renews: bool) -> bool:
         if not partition.waiting or now < partition.blocked_until:
+            return False
+        # Before the producer id changes, only batches that may have been written under it are sent again.
+        if renews and (partition.must_renew or not partition.is_ambiguous):
             return False
         # A broker that does not know the producer accepts any sequence, and so would accept a later batch first.
         if partition.is_retrying or not partition.is_known:

@@ -1,4 +1,4 @@
-"""The delivery timeout of a task's batches."""
+"""The delivery timeout of a task's batches, and what is sent before the producer id changes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import NONE, OVERDUE, Batch, Produce, ProducerId, Producing
 from tests.support.cases import each
 
-T0 = TopicPartition("t", 0)
-NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS = 6, 7, 10, 19
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_PRODUCER_ID = 6, 7, 10, 19, 59
 Event = Callable[[Producing, int], None]
 
 
@@ -52,3 +52,24 @@ def test_timeout_after_acknowledgements(event: Event) -> None:
     task.expire(246.1)
     assert task.failed is not None
     assert task.failed.code == OVERDUE
+
+
+def test_new_batches_wait_for_the_new_producer_id() -> None:
+    """Before the producer id changes, a batch that may have been written is sent again, and no batch after it."""
+    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    task.lead({T0: 1, T1: 1})
+    task.start(ProducerId(7, 0))
+    task.add(Batch(T1, 2, 10, 0.0))
+    task.answer(task.requests(0.0, lambda broker: True)[0].number, 1, {T1: NONE}, 0.0)
+    unanswered = Batch(T1, 2, 10, 0.0)
+    task.add(unanswered)
+    task.add(Batch(T0, 2, 10, 0.0))
+    first, second = task.requests(0.0, lambda broker: True)
+    task.add(Batch(T1, 2, 10, 0.0))
+    task.answer(first.number, 1, {T1: TIMED_OUT}, 0.0)
+    task.answer(second.number, 1, {T0: UNKNOWN_PRODUCER_ID}, 0.0)
+    (request,) = task.requests(1.0, lambda broker: True)
+    assert request.batches == (unanswered,)
+    task.answer(request.number, 1, {T1: NONE}, 1.0)
+    assert task.requests(1.0, lambda broker: True) == []
+    assert task.needs_producer
