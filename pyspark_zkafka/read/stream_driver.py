@@ -170,7 +170,8 @@ class StreamDriver:
             current = StreamOffset(planned_ranges, topics)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
-        self._warnings.report_missing(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
+        names, has_end = self._session.cluster.topic_names, self._state.bounds is not None
+        self._warnings.report_missing(self._read, snapshot, names, may_fail=False, has_end=has_end)
         self._existing, self._unanswered = snapshot.states.keys(), set()
         replaced = replaced_topics(self._state, current, snapshot)
         try:
