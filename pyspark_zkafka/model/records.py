@@ -115,7 +115,8 @@ def require_projection(
             )
             problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}{hint}")
     if set(schema.names).isdisjoint(decoded) and not set(schema.names).isdisjoint(CORRUPT_COLUMNS):
-        problems.append(f"{' and '.join(CORRUPT_COLUMNS)} need a decoded column; add {' or '.join(decoded)}")
+        advice = f"add {' or '.join(decoded)}" if decoded else "set value.format or key.format"
+        problems.append(f"{' and '.join(CORRUPT_COLUMNS)} need a decoded column; {advice}")
     if problems:
         raise INVALID_SCHEMA("The schema cannot be read: " + "; ".join(problems))
 

@@ -245,6 +245,7 @@ _ADVISE_LOGIN = (
     "with OAUTHBEARER, set sasl.oauthbearer.* instead, and with GSSAPI (Kerberos), the default, sasl.kerberos.*; see "
     "docs/security.md"
 )
+_ADVISE_CODEC = "set it, or remove the level"
 _ADVISE_OIDC = "librdkafka uses the endpoint with this method only"
 _ADVISE_PEM_TRUST = "librdkafka reads only PEM: export the certificates to a PEM file, or set ssl.ca.location"
 _ADVISE_PEM_TEXT = "keys and certificates as text are PEM"
@@ -284,9 +285,12 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("P", _any, "compression.type", alias="compression.codec"),
     ClientProperty("max.request.size", "P", _whole, "message.max.bytes"),
     # librdkafka has one range for all codecs: it would use 9 for gzip's 12, and its default for zstd's -1.
-    ClientProperty("compression.gzip.level", "P", _between(-1, 9), "compression.level", ("compression.type", "gzip")),
-    ClientProperty("compression.lz4.level", "P", _between(1, 12), "compression.level", ("compression.type", "lz4")),
-    ClientProperty("compression.zstd.level", "P", _between(1, 12), "compression.level", ("compression.type", "zstd")),
+    *(
+        ClientProperty(
+            f"compression.{codec}.level", "P", level, "compression.level", ("compression.type", codec), _ADVISE_CODEC
+        )
+        for codec, level in {"gzip": _between(-1, 9), "lz4": _between(1, 12), "zstd": _between(1, 12)}.items()
+    ),
     # TLS
     *_rows("CP", _choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "security.protocol"),
     *_rows("CP", _choice("https", "none", **{"": "none"}), "ssl.endpoint.identification.algorithm"),

@@ -277,5 +277,7 @@ class TestProjections:
         corrupt = pa.schema([("_corrupt_record", pa.binary()), ("offset", pa.int64())])
         with pytest.raises(OptionError, match="need a decoded column; add value"):
             require_projection(corrupt, {"value": pa.string()}, has_corrupt_columns=True)
+        with pytest.raises(OptionError, match=r"need a decoded column; set value\.format or key\.format$"):
+            require_projection(corrupt)
         with pytest.raises(OptionError, match="no column '_corrupt_record'; only mode=PERMISSIVE has it"):
             require_projection(corrupt, {"value": pa.string()})

@@ -155,7 +155,7 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
             {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": "a.OAuthBearerLoginModule required;"},
             r"needs sasl\.mechanism=PLAIN or .*; with OAUTHBEARER, set sasl\.oauthbearer\.\* instead",
         ),
-        ("producer", {"compression.gzip.level": "6"}, r"needs compression\.type=gzip"),
+        ("producer", {"compression.gzip.level": "6"}, r"needs compression\.type=gzip; set it, or remove the level"),
         ("producer", {"compression.type": "gzip", "compression.gzip.level": "10"}, r"a whole number from -1 to 9"),
         ("producer", {"compression.type": "lz4", "compression.lz4.level": "0"}, r"a whole number from 1 to 12"),
         ("producer", {"compression.type": "zstd", "compression.zstd.level": "-1"}, r"a whole number from 1 to 12"),
