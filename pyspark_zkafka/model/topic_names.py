@@ -121,9 +121,11 @@ def _made(regex: str) -> TopicFilter:
         raise FilterError(f"{len(rest)} characters, of which no more than {MAX_PATTERN_CHARS} are allowed")
     alternatives = tuple(translate(rest))
     for patterns in alternatives:
-        found = [_matches(pattern, [""]) for pattern, _ in patterns]  # raises FilterError for one that is too large
-        if len(patterns) == 1 and not patterns[0][1] and found == [[True]]:
-            raise FilterError("a part to leave out that matches nothing at all")
+        for pattern, _ in patterns:
+            _matches(pattern, [""])  # raises FilterError for one that is too large
+        # A search finds an empty match at the end of a name, too, where Java does not look for the part.
+        if len(patterns) == 1 and not patterns[0][1] and any(_matches(rf"[a.](?:{pattern})\z", ["a", "."])):
+            raise FilterError("a part to leave out that can match no characters")
     return TopicFilter(names, alternatives)
 
 

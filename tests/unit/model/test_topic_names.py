@@ -66,6 +66,7 @@ def test_description() -> None:
         (r"^a$|\Ab\z", ["a", "b"], ["aa"]),
         (r"((?!test).)*", ["orders", "tes"], ["test", "my-test-1"]),
         (r"^(?:(?!-dlq|test).)+$", ["orders"], ["orders-dlq", "a-test"]),
+        (r"((?!s\b$|^x).)*", ["s.a", "ax"], ["orders", "x"]),
         (r"(?=a)(?:.*-x|.*-y)(?<!b-x)", ["a-x", "ab-y"], ["ab-x", "b-y"]),
         (r"\Qa.b\E[.]c", ["a.b.c"], ["axb.c"]),
         (r"\bab\b.*", ["ab", "ab.c", "ab-c"], ["ab_c", "abc"]),
@@ -103,7 +104,10 @@ def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
         ("[a", r"a \[ without its \], at character 0"),
         ("[", r"a \[ without its \], at character 0"),
         ("orders-[0-9]{1|2}", r"a \{ that begins no repetition, at character 12"),
-        ("((?!a$|).)*", "a part to leave out that matches nothing"),
+        *(
+            (f"((?!{part}).)*", "a part to leave out that can match no characters")
+            for part in ("a$|", r"\b$", r"\B", "a?$")
+        ),
         ("a\\", r"a \\ at the end"),
         ("*a", r"a \* that repeats nothing, at character 0"),
         ("a{,3}", r"a \{ that begins no repetition, at character 1"),
