@@ -159,7 +159,7 @@ class Entry:
     """The rows that a slot wrote in its last transaction.
 
     - `batch`: the number of the micro-batch, or of the batch job.
-    - `rows`, `digest`: the number of the rows, and their hash regardless of their order (`row_digests`).
+    - `rows`, `digest`: the number of the rows, and their hash regardless of their order (`rows.RowDigest`).
     - `run`: the run of the query that wrote the rows, or found that they were written already.
     - `write`: the call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
     - `at_ms`: the worker's time of the write, in milliseconds since 1970: for people only. 0 if unknown.

@@ -139,10 +139,10 @@ def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A start or end that is not in `[earliest, latest]`. `latest` is after the open transactions."""
+    """A start outside `[earliest, latest]`, or an end after `latest`. `latest` is after the open transactions."""
 
     partition: TopicPartition
-    bound: Literal["starting", "ending", "commit"]
+    bound: Literal["starting", "ending"]
     offset: int
     earliest: int
     latest: int
@@ -156,7 +156,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The ranges of a read, in the given order of partitions, and the starts and ends outside the log."""
+    """The ranges of a read, in the given order of partitions, and the starts and ends to report."""
 
     ranges: tuple[OffsetRange, ...]
     outside: tuple[Outside, ...] = ()
@@ -174,7 +174,9 @@ def resolve(
     no_match: Literal["error", "latest"] = "error",
     timeout_s: float = math.inf,
 ) -> Resolution:
-    """Find the offsets at which each partition starts and ends. Requests offsets twice, or up to six times if needed.
+    """Find the offsets at which each partition starts and ends.
+
+    Requests offsets twice, or up to six times if needed, and up to twice more for each retry.
 
     `end` names every partition; see `check_named`. Neither end has an `Ago`; see `OffsetSpec.at`.
 
@@ -187,11 +189,11 @@ def resolve(
     - `timeout_s` limits each request, if it is shorter than the client's own time-out.
 
     Returns one range per partition, `start <= until`, both inside the log. An explicit or committed offset outside the log
-    moves to the nearer end of the log and is reported in `outside`. Open transactions are inside the log, even if `LATEST`
-    stops before them.
+    moves to the nearer end of the log. It is reported in `outside`, unless it is an end before the earliest offset. Open
+    transactions are inside the log, even if `LATEST` stops before them.
 
-    Raises OptionError if a start lies after its end, and ClusterStateError if `reset` or `no_match` is "error" and a
-    partition needs it.
+    Raises OptionError if a start in the options lies after its end in every log, as `is_behind` decides, and
+    ClusterStateError if `reset` or `no_match` is "error" and a partition needs it.
     """
     given = {tp: committed.get(tp) if (position := start.of(tp)) == "committed" else position for tp in partitions}
     fallback = reset_position(sorted(tp for tp, position in given.items() if position is None), reset)

@@ -137,7 +137,7 @@ class Router:
         - `hash_keys` is the function of that name, or a faster equivalent.
 
         Raises InvalidRow (``PARTITION_OUT_OF_RANGE``) for the first explicit partition that does not exist, and OptionError
-        (``BAD_KEY_TYPE``) for keys that are neither binary nor string.
+        (``BAD_KEY_TYPE``) for keys that are neither binary nor string, unless all are null, or with roundrobin.
 
         >>> import pyarrow as pa
         >>> router = Router("orders", partitions=6, available=[0, 1, 2, 4])

@@ -57,8 +57,8 @@ _EXPECTED = {
 def check_columns(schema: pa.Schema, topic: str | None, encoded: Collection[str] = ()) -> None:
     """Raise OptionError with all problems of the columns of a frame to write. Unknown columns are ignored.
 
-    `topic` is the option. With it, a column of that name is ignored. Without it, there must be one. Columns that are
-    `encoded` may have any type.
+    `topic` is the option. With it, a column of that name is ignored; without it, the frame must have the column. A second
+    column of a name is always a problem. Columns that are `encoded` may have any type.
     """
     types = {field.name: field.type for field in schema}
     problems = [

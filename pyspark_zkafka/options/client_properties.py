@@ -175,8 +175,8 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
     """Return librdkafka's properties, in the order of the user's, and a text for each problem.
 
     The names in `properties` are Java's or librdkafka's, without the prefix ``kafka.``, and case-insensitive. A property of
-    the other client is a problem, because it would have no effect. Each problem names its property as the user wrote it,
-    and never repeats a secret value. If there is a problem, the properties must not be used.
+    the other client is a problem, because it would have no effect. A malformed or refused property is named as the
+    user wrote it, and no problem repeats a secret value. If there is a problem, the properties must not be used.
 
     As in Java's producer, ``acks=1``, ``retries=0`` or more than five requests in flight imply
     ``enable.idempotence=false``. They are a problem if the user enables idempotence.

@@ -260,7 +260,10 @@ TABLE: tuple[Option, ...] = (
     Option("minPartitions", integer(1), _READS, "Approximate minimum of input partitions; large ones are split."),
     Option("maxRecordsPerPartition", integer(1, "records"), _READS, "Maximum number of offsets in an input partition."),
     Option(
-        "minRecordsPerPartition", integer(1, "records"), _READS, "Minimum number of offsets; small partitions share a task."
+        "minRecordsPerPartition",
+        integer(1, "records"),
+        _READS,
+        "Small partitions share a task until it has this number of offsets, or would exceed maxRecordsPerPartition.",
     ),
     Option(
         "pushFilters",

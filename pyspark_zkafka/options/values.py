@@ -1,6 +1,6 @@
 """Frozen values that options are parsed into, and references in options to the environment and to files.
 
-Fields of options have no defaults here: the rows of `options.table` have them.
+The rows of `options.table` have the defaults of options.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def plan_batch(
     - a topic or partition is unknown, unless `missingTopics` is wait;
     - a partition has no leader, unless `offlinePartitions` is skip;
     - the group to start from has no offsets;
-    - an explicit or committed offset is outside the log, and `failOnDataLoss` is set.
+    - a start or end is outside the log, as `Outside` describes, and `failOnDataLoss` is set.
     """
     for name in options.ignored:
         _log.warning("%s applies to streaming reads only, and is ignored", name)
@@ -131,8 +131,8 @@ def resolve_ranges(
 ) -> list[OffsetRange]:
     """Return the ranges to read. `partitions` are the subscribed ones that the `pushed` filters admit.
 
-    `committed` has the group's offsets, if the read starts there. Raises DataLoss for an offset outside its log, if
-    `failOnDataLoss` is set. See `resolve` for `retry` and for other errors.
+    `committed` has the group's offsets, if the read starts there. Raises DataLoss for a start or end outside its log,
+    as in `plan_batch`. See `resolve` for `retry` and for other errors.
     """
     resolution = resolve(
         partitions,

@@ -172,7 +172,7 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
 
     @concise_errors()
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start offset of a new query: the group's committed offsets, if there is a group."""
+        """Return the start offset of a new query: `startingOffsets`, by default the group's offsets if there is a group."""
         return self._opened_driver().initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:

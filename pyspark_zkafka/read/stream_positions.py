@@ -82,8 +82,9 @@ class StreamStarts:
     def initial(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> InitialPositions:
         """Find the start of a new query, for all partitions at the same time. Commits nothing. See `find`.
 
-        Raises NoLeader for a partition without a leader that starts at the end of its log, unless `offlinePartitions` is
-        skip. Raises OptionError if `startingOffsets` does not fit the topics.
+        Raises NoLeader, unless `offlinePartitions` is skip, for a partition without a leader that starts at `latest`,
+        `latest-100` or a relative time, and has no offset of the group. Raises OptionError if `startingOffsets` does not
+        fit the topics.
         """
         member, read = self.session.member, self.options.read
         everything = set(owned if member is None else snapshot.all_partitions())
@@ -257,8 +258,9 @@ class StreamStarts:
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
         """Return True if the query did not know the partition when it started.
 
-        Without membership, a partition that is absent from the checkpoint counts as added. It was added by another `assign`
-        or `subscribe`, belonged to another member when the query was in a group, or had no leader.
+        Without membership, a partition that is absent from the checkpoint also counts as added, unless the options
+        name a start that does not move with time. It was added by another `assign` or `subscribe`, belonged to another
+        member when the query was in a group, or had no leader.
         """
         is_new = partition.partition >= finished.topics.get(partition.topic, TopicIdentity()).known
         return is_new or (self.session.member is None and self._is_later_each_time(partition))

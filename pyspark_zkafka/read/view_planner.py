@@ -30,8 +30,9 @@ _log = logging.getLogger(__name__)
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
     """Return the sorted rows of a view. Blocks for a few round trips. `offsets` and `plan` also read offsets from brokers.
 
-    Raises ZKafkaError if the cluster cannot be reached, or if the options name a topic with a malformed znode. Other
-    malformed znodes of topics and brokers are logged as warnings. Malformed znodes of groups become rows.
+    Raises ZKafkaError if the cluster cannot be reached. The views `topics`, `partitions`, `configs` and `plan` also raise
+    it if the options name a topic with a malformed znode. Other malformed znodes of topics and brokers are logged as
+    warnings. Malformed znodes of groups become rows.
     """
     if view == "plan":
         plan = plan_batch(options)
