@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module  # noqa: TID251 - the names are constants
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class StoredSchema:
 
 
 class UnknownSchema(Exception):
-    """The registry has no schema of an id; the text is the reason."""
+    """The registry has no schema of an id, or lacks a schema to which it refers; the text is the reason."""
 
 
 @lru_cache(_MOST_REGISTRIES)
@@ -91,7 +91,7 @@ class Registry:
         self._opened = client
         self._timing = timing or Timing()
         self._by_id: dict[tuple[int | str, str], StoredSchema] = {}
-        self._unknown_until: dict[tuple[int | str, str], float] = {}
+        self._unknown: dict[tuple[int | str, str], tuple[float, str]] = {}  # until when, and why
         self._waits: deque[float] = deque(maxlen=_MOST_WAITS)
 
     def schema(self, key: int | str, context: str = "") -> StoredSchema:
@@ -99,28 +99,41 @@ class Registry:
         place = key, context
         if (known := self._by_id.get(place)) is not None:
             return known
+        until, reason = self._unknown.get(place, (0.0, ""))
+        if self._timing.clock() < until:
+            raise UnknownSchema(reason)
+        try:
+            found = self._by_id[place] = self._requested(key, context)
+        except UnknownSchema as unknown:
+            now = self._timing.clock()
+            if len(self._unknown) >= _MANY_UNKNOWN:
+                self._unknown = {place: known for place, known in self._unknown.items() if now < known[0]}
+            self._unknown[place] = now + _UNKNOWN_FOR_S, str(unknown)
+            raise
+        return found
+
+    def _requested(self, key: int | str, context: str) -> StoredSchema:
         named, method = ("id", "get_schema") if isinstance(key, int) else ("GUID", "get_schema_by_guid")
         what = f"schema {named} {key}"
-        unknown = UnknownSchema(f"the registry has no {what}")
-        if self._timing.clock() < self._unknown_until.get(place, 0.0):
-            raise unknown
         # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
         of_context = (context,) if context and isinstance(key, int) else ()
-        request = partial(self._ask, what, method, key, *of_context, is_optional=isinstance(key, str) or key > _MOST_ID)
-        schema = request()
-        now = self._timing.clock()
-        if schema is None and (len(self._waits) < _MOST_WAITS or now - self._waits[0] >= _UNKNOWN_FOR_S):
-            self._waits.append(now)
-            self._timing.sleep(_PROPAGATION_S)
-            schema = request()
-        if schema is None:
+        is_optional = isinstance(key, str) or key > _MOST_ID
+
+        def request() -> StoredSchema:
+            schema = self._ask(what, method, key, *of_context, is_optional=is_optional)
+            if schema is None:
+                raise UnknownSchema(f"the registry has no {what}")
+            return self._stored(schema, key if isinstance(key, int) else None, what, context)
+
+        try:
+            return request()
+        except UnknownSchema:
             now = self._timing.clock()
-            if len(self._unknown_until) >= _MANY_UNKNOWN:
-                self._unknown_until = {place: end for place, end in self._unknown_until.items() if now < end}
-            self._unknown_until[place] = now + _UNKNOWN_FOR_S
-            raise unknown
-        found = self._by_id[place] = self._stored(schema, key if isinstance(key, int) else None, what, context)
-        return found
+            if len(self._waits) == _MOST_WAITS and now - self._waits[0] < _UNKNOWN_FOR_S:
+                raise
+        self._waits.append(now)
+        self._timing.sleep(_PROPAGATION_S)
+        return request()
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
         """Return a version of a subject, by default the latest, which is never cached. Raises UNKNOWN_SUBJECT."""
@@ -133,7 +146,13 @@ class Registry:
                 f"The schema registry {self._place} has no {named} of subject {subject}; register a schema, or "
                 "correct the subject or version",
             )
-        return self._stored(found.schema, self._checked_id(found.schema_id, what), what, context_of(subject))
+        try:
+            return self._stored(found.schema, self._checked_id(found.schema_id, what), what, context_of(subject))
+        except UnknownSchema as unknown:
+            raise UNKNOWN_SUBJECT(
+                f"The schema registry {self._place} has an incomplete schema: {unknown}. Register a version that refers to "
+                "existing schemas"
+            ) from unknown
 
     def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
         """Return the id of a schema under a subject, after registering the schema with `auto`.
@@ -159,7 +178,7 @@ class Registry:
 
     def _stored(self, schema: Schema, schema_id: int | None, what: str, context: str) -> StoredSchema:
         references: dict[str, str] = {}
-        self._add_references(schema, references, context)
+        self._add_references(schema, references, context, what)
         if not schema.schema_str or not isinstance(schema.schema_str, str):
             raise self._no_registry(what)
         return StoredSchema(schema.schema_str, schema.schema_type or "AVRO", references, schema_id)
@@ -169,8 +188,11 @@ class Registry:
             raise self._no_registry(what)
         return found
 
-    def _add_references(self, schema: Schema, found: dict[str, str], context: str) -> None:
-        """Add the texts of a schema's references. Their subjects are in the schema's context, unless they name one."""
+    def _add_references(self, schema: Schema, found: dict[str, str], context: str, referrer: str) -> None:
+        """Add the texts of a schema's references. Their subjects are in the schema's context, unless they name one.
+
+        Raises UnknownSchema if the registry lacks one.
+        """
         for reference in schema.references or ():
             if reference.name in found:
                 continue
@@ -180,11 +202,9 @@ class Registry:
             # Records may have schemas that refer to versions deleted since.
             answer = self._ask(what, "get_version", subject, reference.version or 0, True)
             if answer is None:
-                raise UNKNOWN_SUBJECT(
-                    f"The schema registry {self._place} has no {what}, which a schema refers to; register it again",
-                )
+                raise UnknownSchema(f"the registry has no {what}, to which {referrer} refers")
             found[reference.name] = answer.schema.schema_str or ""
-            self._add_references(answer.schema, found, context_of(subject))
+            self._add_references(answer.schema, found, context_of(subject), what)
 
     def _ask(self, what: str, method: str, *arguments: object, is_optional: bool = False) -> Any:
         """Return the answer to a method of Confluent's client; None if the registry does not know what was asked.

@@ -136,7 +136,7 @@ class TestSchemasOfIds:
             clock.sleep(0.1)
             with pytest.raises(UnknownSchema):
                 found.schema(number)
-        assert len(found._unknown_until) <= 1000
+        assert len(found._unknown) <= 1000
 
     def test_references(self) -> None:
         """Each reference is followed once, also to a version that was deleted since."""
@@ -155,10 +155,18 @@ class TestSchemasOfIds:
         assert client.requests[1:] == [("get_version", ":.a:o", 1, True), ("get_version", ":.b:i", 2, True)]
 
     def test_missing_reference(self) -> None:
-        """A reference to a deleted version is an error."""
+        """A schema with a reference that the registry lacks is unknown, for 30 seconds and with the reference's name."""
         asked = Schema("x", references=[SchemaReference("o", "outer-value", 1)])
-        with pytest.raises(errors.SchemaRegistryRefused, match="no version 1 of subject outer-value"):
-            registry(asked, UNKNOWN)[0].schema(7)
+        found, client, clock = registry(asked, UNKNOWN, asked, UNKNOWN, asked, stored(Schema("outer")))
+        for _ in range(2):
+            with pytest.raises(UnknownSchema, match="has no version 1 of subject outer-value, to which schema id 7 refers"):
+                found.schema(7)
+        assert len(client.requests) == 4
+        clock.sleep(31)
+        assert found.schema(7).references == {"o": "outer"}
+        expected = "UNKNOWN_SUBJECT.* version 1 of subject outer-value, to which version latest of subject t-value refers"
+        with pytest.raises(errors.SchemaRegistryRefused, match=expected):
+            registry(stored(asked), UNKNOWN)[0].subject("t-value")
 
 
 class TestSubjects:
