@@ -413,9 +413,13 @@ class CountingProducer:
         """
         deadline = Deadline.after(float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf, self._clock)
         known = 0
-        with suppress(KafkaException):  # the cause is reported when the records are not delivered
-            while 0 < (known := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and not deadline.has_passed:
-                self._sender.poll(0.2)
+        while not deadline.has_passed:
+            with suppress(KafkaException):  # the cause is reported when the records are not delivered
+                known = len(self._sender.leaders(topic, INTRODUCTION_S)[1])
+                if not 0 < known < needed:
+                    break
+            self._sender.poll(0.2)
+            self._raise_failure()
         return known
 
     def _raise_failure(self) -> None:

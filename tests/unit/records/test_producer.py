@@ -228,3 +228,25 @@ def test_partitions_are_waited_for_as_long_as_a_delivery(clock: Clock, name: str
         begin = clock.now
         send(producer, partition=5)
         assert 3 <= clock.now - begin < 4
+
+
+def test_a_request_for_partitions_that_fails(clock: Clock) -> None:
+    """A failed request does not end the wait for partitions, and a refusal does."""
+    with opened(clock, partitions=5) as (producer, sender):
+        sender.trouble = TIMED_OUT
+
+        def recover(timeout_s: float, poll: Callable[[float], None] = sender.poll) -> None:
+            poll(timeout_s)
+            sender.trouble = None if clock.now > 110 else TIMED_OUT
+            sender._partitions = 5 if clock.now < 120 else 6
+
+        sender.poll = recover  # type: ignore[method-assign]
+        with producer.counting():
+            send(producer, 5)
+        assert clock.now >= 120
+        sender.trouble, sender.silent = TIMED_OUT, True
+        sender.poll = lambda timeout_s: FakeSender.poll(sender, timeout_s)  # type: ignore[method-assign]
+        sender.refused_when_asked.append(REFUSED)
+        with pytest.raises(DeliveryFailed, match=r"the brokers refuse.*Authentication failed"), producer.counting():
+            send(producer, 6)
+        assert clock.now < 130
