@@ -34,6 +34,8 @@ passed on. None is dropped.
   also refuses consumer properties, and a read refuses producer properties.
 - Every other property is passed on under its own name; see librdkafka's
   [CONFIGURATION.md](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md).
+- The direct transport limits a write's queue by `queue.buffering.max.kbytes` alone. There,
+  `queue.buffering.max.messages` limits the records of each batch.
 
 Before any task runs, the driver's librdkafka checks all properties together, and the error quotes its reason. A number
 that it would misread, such as `10s`, is refused. The executors need the same librdkafka. Where it is linked statically

@@ -92,7 +92,8 @@ _MISSING_PAUSE_S = 0.5
 class QueueLimits:
     """Limits on the records that are queued for the brokers.
 
-    The sender enforces them, so that librdkafka's queue is never full: the next record could overtake a refused one.
+    `MessageSender` enforces both, so that librdkafka's queue is never full: the next record could overtake a refused one.
+    `DirectSender` limits the bytes of its queue, and the records of each batch.
     """
 
     records: int = 200_000
