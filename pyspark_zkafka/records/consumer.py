@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import lt
 from typing import Protocol
 
 import pyarrow as pa
@@ -152,7 +152,8 @@ class MessageBatch:
         """Add the messages before offset `until`."""
         if not messages:
             return Poll()
-        first, last = messages[0].offset(), messages[-1].offset()
+        offsets = [m.offset() for m in messages]
+        first, last = offsets[0], offsets[-1]
         visible = messages if last < until else [m for m in messages if m.offset() < until]
         size = 0
         if visible:
@@ -160,11 +161,7 @@ class MessageBatch:
             self._messages += visible
             self._mean_bytes = max(size // len(visible), 1)
             self._next_records = min(4 * self._next_records, _MOST_POLL_RECORDS)
-        ordered = last - first == len(messages) - 1
-        if not ordered:  # there may be gaps
-            offsets = [m.offset() for m in messages]
-            ordered = all(a < b for a, b in pairwise(offsets))
-        return Poll(len(visible), size, first, last, ordered)
+        return Poll(len(visible), size, first, last, ordered=all(map(lt, offsets, offsets[1:])))
 
     def take(self) -> pa.RecordBatch:
         """Return the batch of the messages added, and begin another."""

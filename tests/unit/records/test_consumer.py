@@ -14,6 +14,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import RAW_HEADERS
 from pyspark_zkafka.records.consumer import MessageBatch, PartitionEvents, Poll
 from pyspark_zkafka.testing import MockCluster
+from tests.support.cases import each
 from tests.support.foreign_headers import write_header
 from tests.support.split_logs import OFFSETS, FakeMessage
 
@@ -63,6 +64,15 @@ def test_header_names_that_are_not_utf8() -> None:
             gathered.add(consumer.consume(103, 30), 103)
         found = gathered.take().column(0).to_pylist()
     assert found == [[{"key": b"h", "value": b"1"}]] * 100 + [None, None, [{"key": b"h", "value": b"2"}]]
+
+
+@each(
+    ("offsets", "ordered"),
+    [([], True), ([7], True), ([5, 7, 8], True), ([5, 9, 6, 8], False), ([5, 5, 7], False), ([6, 5], False)],
+)
+def test_offsets_out_of_order(offsets: list[int], ordered: bool) -> None:
+    """Offsets may have gaps, and must ascend, also where the last one fits their number."""
+    assert MessageBatch(OFFSETS).add([FakeMessage(offset) for offset in offsets], 100).ordered is ordered
 
 
 def test_nothing_comes_after_a_refusal(events: PartitionEvents, clock: Clock) -> None:
