@@ -334,13 +334,15 @@ static int read_enum(struct avro *avro, const struct zkafka_avro_node *node, str
     return append_bytes(avro, column, avro->program->constants + range[0], range[1]);
 }
 
-/* Decodes a default from the program's constants. */
+/* Decodes a default from the program's constants. The limit of items without bytes is for payloads only. */
 static int read_constant(struct avro *avro, const struct zkafka_avro_node *node) {
     const uint8_t *start = avro->start, *at = avro->at, *end = avro->end;
+    int64_t empty_items = avro->empty_items;
+    avro->empty_items = INT64_MAX;
     avro->start = avro->at = avro->program->constants + node->number;
     avro->end = avro->at + node->count;
     int failed = run_number(avro, node->first);
-    avro->start = start, avro->at = at, avro->end = end;
+    avro->start = start, avro->at = at, avro->end = end, avro->empty_items = empty_items;
     return failed;
 }
 
