@@ -402,9 +402,10 @@ class JsonEncoder:
                 for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
                     if error.instance is None or self._doubtful is not _NULLS:
                         raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
-        except (RecursionError, re.error) as exc:
+        except RecursionError as exc:
             raise ValueError(f"the schema cannot validate it: {exc}") from exc
-        except (Unresolvable, UnknownType, AttributeError, TypeError) as exc:  # a reference, or the schema itself
+        # A reference, a pattern that Python does not know, or the schema itself.
+        except (Unresolvable, UnknownType, AttributeError, TypeError, re.error, OverflowError) as exc:
             raise INVALID_SCHEMA(f"The JSON schema cannot validate rows: {exc}. Correct the schema") from exc
 
 

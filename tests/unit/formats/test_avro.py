@@ -381,8 +381,8 @@ def test_empty_items() -> None:
     schema = {"type": "array", "items": {"type": "array", "items": "null"}}
     assert value(schema, schema, b"\x02\x80\x01\x00\x00") == [[None] * 64]
     assert "items" in reason(schema, b"\x06" + b"\x80\x02\x00" * 3 + b"\x00")
-    with_default = record(("a", {"type": "array", "items": "null"}), ("b", {"type": "array", "items": "null"}, [None] * 300))
-    only_a = record(("a", {"type": "array", "items": "null"}))
+    nulls = {"type": "array", "items": "null"}
+    only_a, with_default = record(("a", nulls)), record(("a", nulls), ("b", nulls, [None] * 300))
     assert value(only_a, with_default, b"\x80\x02\x00") == {"a": [None] * 128, "b": [None] * 300}
     many_defaults = {"type": "array", "items": with_default}
     assert "items" in reason({"type": "array", "items": only_a}, b"\x06" + b"\x80\x02\x00" * 3 + b"\x00", many_defaults)

@@ -343,10 +343,11 @@ def test_multiples() -> None:
         encode('{"properties": {"p": {"type": "number", "multipleOf": 0}}}', {"p": 1.5})
 
 
-def test_patterns_of_other_languages() -> None:
-    """A pattern that Python does not know is an error of its row."""
-    with pytest.raises(InvalidRow, match=r"Row 0 .* in the field p .* the schema cannot validate it: bad escape .p"):
-        encode(r'{"properties": {"p": {"type": "string", "pattern": "^\\p{L}"}}}', {"p": "x"})
+@each(("pattern", "reason"), [(r"^\\p{L}", "bad escape .p"), ("x{99999999999}", "the repetition number is too large")])
+def test_patterns_of_other_languages(pattern: str, reason: str) -> None:
+    """A pattern that Python does not know is an error of the schema."""
+    with pytest.raises(OptionError, match=rf"INVALID_SCHEMA\] The JSON schema cannot validate rows: {reason}"):
+        encode(f'{{"properties": {{"p": {{"type": "string", "pattern": "{pattern}"}}}}}}', {"p": "x"})
 
 
 @each("part", ['{"$ref": "http://x/y"}', '{"$ref": 5}', '{"type": "strng"}', '{"pattern": 5}', "5"])
