@@ -335,7 +335,8 @@ _KEYS = frozenset({"bool", "int32", "int64", "string"})
 def schema_of(type: pa.DataType) -> str:
     """Return the proto3 text of a struct. Scalars are optional, so that nulls survive.
 
-    Raises INVALID_SCHEMA if Protobuf has no such type, such as decimals or arrays of arrays, or a name is no identifier.
+    Raises INVALID_SCHEMA if Protobuf has no such type, such as decimals or arrays of arrays, a name is no identifier, or
+    protoc derives the same name from two.
     """
     is_struct = pa.types.is_struct(type)
     problems = [] if is_struct else [f"the column is {type}, and a message needs a struct"]
@@ -384,8 +385,14 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
         return _PROTO_TYPES.get(kind, "")
 
     lines = []
+    owners = {f"message name {column.name}": column.name for column in kind}  # of the names that protoc derives
     for number, column in enumerate(kind, 1):
         inner = inner_path(path, column.name)
+        json_name = re.sub("_+(.?)", lambda found: found[1].upper(), column.name)
+        derived = [f"JSON name {json_name}"]
+        derived += [f"message name {json_name[:1].upper()}{json_name[1:]}Entry"] * pa.types.is_map(column.type)
+        problems += [f"{inner} and {owners[same]} have the same {same}" for same in derived if same in owners]
+        owners |= dict.fromkeys(derived, column.name)
         if not (column.name.isascii() and column.name.isidentifier()):
             problems.append(f"{inner} is no name of a Protobuf field")
         if pa.types.is_map(column.type):

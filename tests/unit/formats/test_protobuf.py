@@ -266,6 +266,24 @@ def test_schema_of_names_that_collide() -> None:
     ]
 
 
+@each(
+    ("name", "other", "same"),
+    [
+        ("a_b", "aB", "JSON name aB"), ("_a", "A", "JSON name A"), ("a", "a__", "JSON name a"), ("_", "__", "JSON name "),
+        ("FooBarEntry", "map:foo_bar", "message name FooBarEntry"), ("map:a", "map:A", "message name AEntry"),
+    ],
+)  # fmt: skip
+def test_schema_of_names_that_protoc_joins(name: str, other: str, same: str) -> None:
+    """Fields with equal derived names are refused with their own names."""
+    types = {"": pa.int32(), "map:": pa.map_(pa.string(), pa.int32())}
+    names = [text.removeprefix("map:") for text in (name, other)]
+    kind = pa.struct([(own, types[text.removesuffix(own)]) for own, text in zip(names, (name, other), strict=True)])
+    with pytest.raises(
+        OptionError, match=rf"no Protobuf schema: s.{names[1]} and {names[0]} have the same {same}; cast or rena"
+    ):
+        schema_of(pa.struct([("s", kind)]))
+
+
 def test_schema_of_unfit_types() -> None:
     """One error lists every field that Protobuf cannot represent."""
     kind = pa.struct(
