@@ -178,8 +178,8 @@ TRANSACTION_OPEN = errors.ClusterStateError.define("""TRANSACTION_OPEN
     With `kafka.isolation.level=read_committed`, a batch ends inside a transaction that stayed open too long. Read again
     when the transaction has ended, or raise `kafkaConsumer.pollTimeoutMs`.""")
 OFFSETS_OUT_OF_ORDER = errors.ClusterStateError.define("""OFFSETS_OUT_OF_ORDER
-    The transport returned records whose offsets are not ascending. Report the error with its log; for librdkafka, set
-    `kafka.debug=fetch`.""")
+    The transport returned records whose offsets are not ascending. Report the error with the transport's log; for
+    librdkafka, set `kafka.debug=fetch`, and the logger `pyspark_zkafka.librdkafka` to DEBUG.""")
 REFUSED_BY_BROKER = errors.ClusterStateError.define("""REFUSED_BY_BROKER
     A broker rejected the credentials, the certificate or the operation. Check `kafka.security.protocol`,
     `kafka.sasl.*`, `kafka.ssl.*` and the ACLs; see [Security](security.md).""")
@@ -354,7 +354,8 @@ DELIVERY_FAILED = errors.DeliveryFailed.define("""DELIVERY_FAILED
     again; at least once, this duplicates the acknowledged rows.""")
 DELIVERY_MISCOUNTED = errors.DeliveryFailed.define("""DELIVERY_MISCOUNTED
     The number of acknowledged rows differs from the number sent, although no error was reported. Write again, and
-    report the error with librdkafka's log (`kafka.debug=msg`).""")
+    report the error with the transport's log; for librdkafka, set `kafka.debug=msg`, and the logger
+    `pyspark_zkafka.librdkafka` to DEBUG.""")
 
 FENCED = errors.TransactionFailed.define("""FENCED
     Another attempt of the same slot began a transaction, or the brokers aborted this one after its timeout. Do nothing

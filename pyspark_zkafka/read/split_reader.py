@@ -153,7 +153,8 @@ class SplitReader:
         if poll.first < self._position or not poll.ordered:
             raise OFFSETS_OUT_OF_ORDER(
                 f"{self._split.partition}: offsets are not ascending: got {poll.first} to {poll.last}, expected "
-                f"{self._position} or more. Report this with the transport's log; for librdkafka, set kafka.debug=fetch",
+                f"{self._position} or more. Report this with the transport's log; for librdkafka, set kafka.debug=fetch, "
+                "and the logger pyspark_zkafka.librdkafka to DEBUG",
             )
         self._position = min(poll.last + 1, self._until)
         self._is_at_end = False

@@ -381,8 +381,9 @@ class RowSender:
         acknowledged = self._producer.acknowledged
         if self._sent != acknowledged:
             raise DELIVERY_MISCOUNTED(
-                f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
-                "write again, and report this with the transport's log; for librdkafka, set kafka.debug=msg",
+                f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers. Write "
+                "again, and report this with the transport's log; for librdkafka, set kafka.debug=msg, and the logger "
+                "pyspark_zkafka.librdkafka to DEBUG",
             )
         return Written(acknowledged)
 
