@@ -57,8 +57,8 @@ _HINTS = {
 }
 
 _THROTTLED = (
-    "a quota of the brokers throttles the client: raise the quota or kafka.delivery.timeout.ms, or lower "
-    "kafka.queue.buffering.max.kbytes"
+    "a quota of the brokers throttles the client: raise the quota or kafka.delivery.timeout.ms (exactly once, also "
+    "kafka.transaction.timeout.ms), or lower kafka.queue.buffering.max.kbytes"
 )
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
