@@ -243,7 +243,7 @@ def _described(avro: AvroType) -> str:
 def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
     """Return the function for a type without parts; None if the column's type does not fit. The rules are to_avro's.
 
-    As an exception, smaller integers and floats are widened.
+    As an exception, smaller integers and floats, and decimals of smaller precision, are widened.
     """
     kind, logical = avro.kind, avro.logical
     if pa.types.is_decimal128(type):

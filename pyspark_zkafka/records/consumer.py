@@ -31,7 +31,7 @@ _MOST_POLL_RECORDS = 1_000
 
 @dataclass(slots=True)
 class Poll:
-    """The result of one poll. Handle its fields in their order.
+    """The result of one poll. Handle the records before the events.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class PartitionConsumer(Protocol):
     """
 
     def seek(self, offset: int) -> None:
-        """Continue at `offset`, and drop records that are fetched but not gathered. Does not block."""
+        """Continue at `offset`, and drop records that are fetched but not gathered. May block for a second."""
 
     def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
         """Add the next records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
@@ -122,7 +122,7 @@ class PartitionEvents:
             raise failure
 
     def finish(self, poll: Poll) -> Poll:
-        """Add the errors recorded since the last poll. Raises a refusal if no record has arrived since."""
+        """Add the client's last error, and whether the partition is gone. Raises a refusal that no answer follows."""
         poll.gone, self._gone = poll.gone or self._gone, False
         poll.error = self._reports.last
         self._reports.polled(self._doing, answered=poll.first is not None or poll.end is not None)

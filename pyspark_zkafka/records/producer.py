@@ -214,7 +214,10 @@ class Sender(Protocol):
         """Wait for a delivery report or an error, and handle all that have arrived."""
 
     def flush(self, timeout_s: float) -> None:
-        """Send at once, regardless of linger.ms, unless records of the partition are in flight; wait for all reports."""
+        """Send at once, regardless of linger.ms, unless records of the partition are in flight.
+
+        Waits up to `timeout_s` for all reports; the direct transport waits only while requests are in flight.
+        """
 
     def purge(self, *, in_flight: bool) -> None:
         """Drop queued records, and with `in_flight` the records in flight."""
@@ -319,8 +322,9 @@ class CountingProducer:
         return self._sender.acknowledged
 
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
-        """Send rows, each to its partition. Blocks while the queue is full.
+        """Send rows, each to its partition.
 
+        Blocks while the queue is full, and up to delivery.timeout.ms until brokers report the partitions.
         Sends the rows of each partition in order. Raises DeliveryFailed if any record since `counting` cannot be delivered.
         """
         needed = int(partitions.max(initial=-1)) + 1
@@ -338,7 +342,10 @@ class CountingProducer:
                 self._flush_partial_batches(_STALLED_S)
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged. Raises DeliveryFailed, after delivery.timeout.ms at the latest."""
+        """Wait until every record is acknowledged. Raises DeliveryFailed, also when delivery.timeout.ms has passed.
+
+        In the direct transport, this time starts again whenever the leader acknowledges other batches of the partition.
+        """
         self._progress = _NO_PROGRESS
         while self._sender.queued > 0:
             if not self._flush_partial_batches(self._flush_stalled_s):
@@ -364,9 +371,10 @@ class CountingProducer:
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
         """Request the number of a topic's partitions, and the partitions with a leader.
 
-        May create a missing topic (auto.create.topics.enable). Blocks for up to 10 s until all partitions have leaders.
-        Then raises UnknownTopic if the topic does not exist, and NoLeader if no partition has a leader. Raises
-        ClusterStateError (``REFUSED_BY_BROKER``) at once if an ACL hides the topic.
+        May create a missing topic (auto.create.topics.enable). Asks for up to 10 s until all partitions have leaders, and
+        waits up to 30 s for each answer. Then raises UnknownTopic if the topic does not exist, and NoLeader if no partition
+        has a leader. Does not ask again if the topic is missing and allow.auto.create.topics is false. Raises
+        BrokersUnavailable without an answer, and ClusterStateError (``REFUSED_BY_BROKER``) if an ACL hides the topic.
         """
         self.begin_request()
         creates = str(self._properties.get("allow.auto.create.topics")).lower() == "true"

@@ -71,7 +71,8 @@ class Writing:
 def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) -> Writing:
     """Identify a task's attempt: to write a micro-batch, a write in its foreachBatch, or a batch job.
 
-    Raises OptionError (UNNAMED_WRITE) if nothing distinguishes a repetition of the write from another write.
+    Raises OptionError: UNNAMED_WRITE if nothing distinguishes a repetition of the write from another write, and
+    INVALID_OPTION if batchId is not the number of the task's micro-batch.
     """
     if options.once is None:
         raise RuntimeError("only an exactly-once write is identified")

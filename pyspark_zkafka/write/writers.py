@@ -140,7 +140,7 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
         require_none_lost(result, commit.group)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log how many rows stay in Kafka; called on the driver when the write has failed. No offset is committed."""
+        """Log how many rows stay in Kafka; called on the driver when the write has failed. Commits no offset."""
         failed = sum(m is None for m in messages)
         _log.warning(
             "%d task(s) of the write failed. %d rows of the other tasks stay in Kafka", failed, total(messages).rows
@@ -174,7 +174,7 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
 
 
 def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stream: bool = False) -> WritePlan:
-    """Plan a write. Blocks for a few round trips; looks up only the option's topic if there is one.
+    """Plan a write. Blocks for a few round trips; looks up all topics only if the rows name theirs.
 
     `frame` has the columns to write; None for a writer that only commits.
 
@@ -317,7 +317,7 @@ def _entries(ledger: Ledger) -> Collection[Entry]:
 
 
 def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Send all rows of a task and wait until each is acknowledged; without rows, nothing is opened.
+    """Send all rows of a task and wait until each is acknowledged. Without rows, at-least-once writes open nothing.
 
     Raises DeliveryFailed, with the first failure's topic, partition and cause, and the counts; for an exactly-once write
     also what `write_rows_once` raises.

@@ -195,7 +195,7 @@ class CorruptRecords(ValueError):
 
 
 def most_decompressed_bytes(compressed_bytes: int) -> int:
-    """The limit on the decompressed size of a batch: 64 MiB, or 256 times its compressed size if that is more.
+    """The limit on the decompressed size of a batch: 256 times its compressed size, but at least 64 MiB and at most 2 GiB.
 
     Producers limit a batch before compression (batch.size, or 1 MiB for a single record), brokers after it
     (message.max.bytes). A batch beyond this limit is rare, or an attack.

@@ -131,7 +131,7 @@ ZKAFKA_EXPORT bool zkafka_hash(int32_t kind, const struct ArrowArray *keys, int3
 
 /* --- Digests ------------------------------------------------------------------------------------------------------- */
 
-/* Adds the two halves of MurmurHash3_x64_128 (seed 0) of each row's encoding (see row_digests.py) to `sums`. Reads arrays like
+/* Adds the two halves of MurmurHash3_x64_128 (seed 0) of each row's encoding (see RowDigest) to `sums`. Reads arrays like
  * those of zkafka_encode, and `partitions` int32. False: out of memory. */
 ZKAFKA_EXPORT bool zkafka_hash_rows(const char *topic, const struct ArrowArray *value, int32_t value_is_large, const struct ArrowArray *key,
                                     int32_t key_is_large, const struct ArrowArray *partitions, const struct ArrowArray *timestamps,
