@@ -62,7 +62,7 @@ _ADMIN_PAUSE_S = 0.3
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 _Positions = list[KafkaTopicPartition]
-_Due = Callable[[], Collection[TopicPartition]]
+_Due = Callable[[Collection[TopicPartition]], Collection[TopicPartition]]
 
 
 def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
@@ -135,7 +135,7 @@ class KafkaGroupOffsets:
         return {_partition(tp): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int], due: _Due | None = None) -> None:
-        """Set the next offsets to read, whatever is stored. Before a retry, `due` returns the partitions left to commit.
+        """Set the next offsets to read, whatever is stored. Before each attempt, `due` selects the partitions to commit.
 
         Blocks for a request for every 1,000 partitions, and for one more the first time: at most `timeout_s` for each, or
         some seconds if the brokers refuse the connection. Waits for a coordinator that is being replaced.
@@ -144,11 +144,16 @@ class KafkaGroupOffsets:
         and BrokersUnavailable without an answer. The offsets may be committed then.
         """
         for some in commit_requests(offsets):
-            self._commit([KafkaTopicPartition(*tp, offset) for tp, offset in some.items()], due)
+            self._commit(some, due)
 
-    def _commit(self, positions: _Positions, due: _Due | None) -> None:
+    def _commit(self, offsets: Mapping[TopicPartition, int], due: _Due | None) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
+            if due is not None:  # another client may have committed meanwhile
+                offsets = {tp: offsets[tp] for tp in due(offsets)}
+            if not offsets:
+                return
+            positions = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
             try:
                 self._attempt(positions, min(_ATTEMPT_S, max(_LOOK_S, deadline - time.monotonic())))
                 return
@@ -156,10 +161,6 @@ class KafkaGroupOffsets:
                 if time.monotonic() + _PAUSE_S > deadline:
                     raise
             time.sleep(_PAUSE_S)
-            if due is not None:  # another client may have committed meanwhile
-                left = due()
-                if not (positions := [position for position in positions if _partition(position) in left]):
-                    return
 
     def _attempt(self, positions: _Positions, timeout_s: float) -> None:
         """Commit by an admin client. After a failure it is replaced: it would keep asking the old coordinator.

@@ -113,16 +113,17 @@ class GroupOffsets:
         for store in self._stores:
             results.append(self._commit_to(store, offsets, proof_of(owner), resets))
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in results[-1].lost}
-        written = {tp: offset for result in results for tp, offset in result.written.items()}
+        lost = {tp for result in results for tp in result.lost}
+        written = {tp: offset for result in results for tp, offset in result.written.items() if tp not in lost}
         kept: dict[TopicPartition, int] = {}
         for result in results:
-            kept |= {
-                tp: offset for tp, offset in result.kept.items() if offset > max(written.get(tp, -1), kept.get(tp, -1))
-            }
+            for tp, offset in result.kept.items():
+                if tp not in lost and offset > max(written.get(tp, -1), kept.get(tp, -1)):
+                    kept[tp] = offset
         return CommitResult(
             {tp: offset for tp, offset in written.items() if tp not in kept},
             kept,
-            {tp for result in results for tp in result.lost},
+            lost,
             {tp: mzxid for result in results for tp, mzxid in result.mzxids.items()},
         )
 
@@ -156,13 +157,16 @@ class GroupOffsets:
         """
         if "zookeeper" in self._stores:
             commit_offsets(self._client(), self._group, starts, NoJvmOwner(), sleep=self._sleep)
-        elif starts:
-            of_jvms: set[TopicPartition] = set()
-            if self._zookeeper is not None:
-                of_jvms = find_lost(self._zookeeper, self._group, NoJvmOwner(), sorted(starts))
-            there = self._kafka.committed(starts)
-            self._kafka.commit({tp: offset for tp, offset in starts.items() if tp not in there and tp not in of_jvms})
+        else:
+            self._kafka.commit(starts, self._without_start)
         return self.committed(starts)
+
+    def _without_start(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        """The partitions without an offset in Kafka that no JVM consumer owns."""
+        of_jvms: set[TopicPartition] = set()
+        if self._zookeeper is not None:
+            of_jvms = find_lost(self._zookeeper, self._group, NoJvmOwner(), sorted(partitions))
+        return set(partitions) - self._kafka.committed(partitions).keys() - of_jvms
 
     def _chosen(self, by_store: Mapping[OffsetStore, Stored]) -> Stored:
         """The offset that counts in each partition: see `committed`."""
@@ -201,8 +205,15 @@ class GroupOffsets:
         higher = {tp for tp, offset in done.kept.items() if offset > offsets[tp]} if len(self._stores) > 1 else set()
         outdated = self._outdated(self._read(store, higher)) if higher else set()
         if outdated:  # offsets of a deleted topic, which do not count where Kafka has others: see `committed`
-            again = {*resets, *outdated}
-            done = commit_offsets(self._client(), self._group, offsets, proof, resets=again, sleep=self._sleep)
+            left = {tp: offsets[tp] for tp in outdated}
+            again = commit_offsets(self._client(), self._group, left, proof, resets=outdated, sleep=self._sleep)
+            kept = {tp: offset for tp, offset in done.kept.items() if tp not in outdated}
+            done = CommitResult(
+                {**done.written, **again.written},
+                {**kept, **again.kept},
+                {*done.lost, *again.lost},
+                {**done.mzxids, **again.mzxids},
+            )
         # A transaction that wrote a first offset may have returned no id.
         without_mzxid = self._read(store, done.written.keys() - done.mzxids.keys())
         late = {tp: s.mzxid for tp, s in without_mzxid.items() if s.offset == done.written[tp] and s.mzxid is not None}
@@ -211,23 +222,21 @@ class GroupOffsets:
     def _commit_to_kafka(
         self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]
     ) -> CommitResult:
-        found = CommitResult(dict(offsets))
+        kept, lost = dict[TopicPartition, int](), set[TopicPartition]()
 
-        def due() -> Collection[TopicPartition]:
-            nonlocal found
-            wanted, lost = found.written, set[TopicPartition]()
+        def due(wanted: Collection[TopicPartition]) -> Collection[TopicPartition]:
             if self._zookeeper is not None:
-                lost = find_lost(self._zookeeper, self._group, proof, sorted(wanted))
-            there = self._kafka.committed(wanted)
+                lost.update(find_lost(self._zookeeper, self._group, proof, sorted(wanted)))
             # An equal offset is written again: brokers forget it some time after its last commit.
-            higher = {tp for tp, offset in wanted.items() if tp not in resets and there.get(tp, -1) > offset}
-            kept = {**found.kept, **{tp: there[tp] for tp in higher - lost}}
-            written = {tp: offset for tp, offset in wanted.items() if tp not in lost | higher}
-            found = CommitResult(written, kept, {*found.lost, *lost})
-            return written.keys()
+            higher = {tp: there for tp, there in self._kafka.committed(wanted).items() if there > offsets[tp]}
+            kept.update({tp: there for tp, there in higher.items() if tp not in resets and tp not in lost})
+            return [tp for tp in wanted if tp not in kept and tp not in lost]
 
-        self._kafka.commit({tp: offsets[tp] for tp in due()}, due)
-        return found
+        if self._zookeeper is not None and isinstance(proof, NoOwner):
+            find_lost(self._zookeeper, self._group, proof, sorted(offsets))  # an owner refuses all requests
+        self._kafka.commit(offsets, due)
+        written = {tp: offset for tp, offset in offsets.items() if tp not in kept and tp not in lost}
+        return CommitResult(written, kept, lost)
 
     def _client(self) -> ZooKeeperClient:
         if self._zookeeper is None:

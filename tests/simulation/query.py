@@ -45,8 +45,13 @@ class KafkaStore:
         self._turn()
         return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
 
-    def commit(self, offsets: Mapping[TopicPartition, int], due: object = None) -> None:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        due: Callable[[Collection[TopicPartition]], Collection[TopicPartition]],
+    ) -> None:
         """Commit; the brokers refuse partitions that do not exist."""
+        offsets = {tp: offsets[tp] for tp in due(offsets)}
         self._turn()
         there = {tp: offset for tp, offset in offsets.items() if tp in self._cluster.ends}
         self.offsets.update(there)

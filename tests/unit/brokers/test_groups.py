@@ -139,7 +139,7 @@ def test_unreachable(doing: str) -> None:
 
 
 def test_further_attempt_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an attempt without an answer, only what is still due is written, and nothing more if nothing is."""
+    """Only what is due before an attempt is written, also after one without an answer, and nothing if nothing is due."""
     attempts: list[list[int]] = []
 
     def attempt(self: KafkaGroupOffsets, positions: list[Any], timeout_s: float) -> None:
@@ -148,9 +148,21 @@ def test_further_attempt_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(KafkaGroupOffsets, "_attempt", attempt)
     offsets = KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=30)
-    due = iter([[PLACE], []])
-    offsets.commit({PLACE: 5, TopicPartition("t", 1): 5}, lambda: next(due))
+    places = [TopicPartition("t", number) for number in range(3)]
+    due = iter([places[:2], places[:1], []])
+    offsets.commit(dict.fromkeys(places, 5), lambda wanted: next(due))
     assert attempts == [[0, 1], [0]]
+
+
+def test_partition_lost_between_the_requests_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request of a commit is checked right before it is sent, not only the first one."""
+    attempts: list[int] = []
+    monkeypatch.setattr(KafkaGroupOffsets, "_attempt", lambda self, positions, _: attempts.append(len(positions)))
+    places = [TopicPartition("t", number) for number in range(2_001)]
+    KafkaGroupOffsets("broker1:9092", {}, "g").commit(
+        dict.fromkeys(places, 5), lambda wanted: [place for place in wanted if not attempts or place.partition % 2]
+    )
+    assert attempts == [1_000, 500]
 
 
 def test_commit_of_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:

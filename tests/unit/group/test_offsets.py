@@ -84,22 +84,28 @@ class KafkaStore:
         return {tp: offset for tp, offset in self.offsets.items() if tp in partitions}
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], due: Callable[[], Collection[TopicPartition]] | None = None
+        self,
+        offsets: Mapping[TopicPartition, int],
+        due: Callable[[Collection[TopicPartition]], Collection[TopicPartition]],
     ) -> None:
-        if self.unanswered is not None and due is not None:
+        offsets = {tp: offsets[tp] for tp in due(offsets)}
+        if self.unanswered is not None:
             self.unanswered()
-            offsets = {tp: offsets[tp] for tp in due()}
+            offsets = {tp: offsets[tp] for tp in due(offsets)}
         self.offsets |= offsets
         self.commits.append(offsets)
 
 
 def test_begin_in_kafka(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start of a partition that a JVM consumer owns is not committed to Kafka either."""
+    """Starts in Kafka leave out partitions of JVM consumers, and, in a further attempt, others' offsets."""
     client.put("/consumers/g/owners/t/0", b"g_jvm-0")
     kafka = KafkaStore()
     monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
     begun = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), client).begin({T0: 9, T1: 7})
     assert {tp: stored.offset for tp, stored in begun.items()} == kafka.offsets == {T1: 7}
+    kafka.unanswered = lambda: kafka.offsets.update({T0: 200})
+    begun = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), None).begin({T0: 9})
+    assert {tp: stored.offset for tp, stored in begun.items()} == {T0: 200}
 
 
 def test_equal_offset_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,15 +157,24 @@ def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.
         assert (done.written, done.kept) == ({T1: 7}, {T0: 50})
 
 
+def test_partition_lost_between_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that is lost after the commit to the first store is only lost."""
+    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p1=50))
+    monkeypatch.setattr(group_offsets, "commit_offsets", lambda *given, **named: CommitResult(lost={T0, T1}))
+    done = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client).commit({T0: 7, T1: 7})
+    assert done == CommitResult(lost={T0, T1})
+
+
 def test_commit_over_an_offset_of_a_deleted_topic(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two stores, ZooKeeper's offset of a deleted topic does not prevent a commit."""
+    """With two stores, ZooKeeper's offset of a deleted topic does not prevent a commit, nor hide what it wrote."""
     monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50))
     offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)  # type: ignore[arg-type]
     client.put(PATH_0, b"1000")
     client.put("/brokers/topics/t/partitions/0/state", b"{}")
     assert offsets.committed([T0])[T0].offset == 50
-    done = offsets.commit({T0: 60})
-    assert (done.written, done.kept, client.ensemble.nodes[PATH_0].data) == ({T0: 60}, {}, b"60")
+    done = offsets.commit({T0: 60, T1: 7})
+    assert (done.written, done.kept, client.ensemble.nodes[PATH_0].data) == ({T0: 60, T1: 7}, {}, b"60")
+    assert done.mzxids.keys() == {T0, T1}
 
 
 def test_outdated(caplog: pytest.LogCaptureFixture) -> None:
