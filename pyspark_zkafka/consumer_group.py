@@ -109,7 +109,7 @@ class ConsumerGroup:
         self._session: StreamSession | None = None
 
     def __enter__(self) -> ConsumerGroup:
-        """Join, and wait a few seconds for the member to own its assigned partitions.
+        """Join the group. `plan` then waits for the member's partitions.
 
         Raises
         ------
@@ -138,8 +138,9 @@ class ConsumerGroup:
         """Plan a batch: fixed ranges of the owned partitions, from the committed to the latest offsets.
 
         `maxOffsetsPerTrigger` and `maxBytesPerTrigger` limit the ranges. Planning also releases and claims partitions, and
-        waits a few seconds for partitions that other members are releasing. Partitions that have no leader, but committed
-        offsets, are left for a later plan. Missing topics are logged as a warning.
+        waits for partitions that other members are releasing: for some seconds in ZooKeeper, and in Kafka for up to 90
+        seconds by default. Partitions that have no leader, but committed offsets, are left for a later plan. Missing topics
+        are logged as a warning.
 
         Raises
         ------
@@ -173,7 +174,7 @@ class ConsumerGroup:
         ends = session.retry(lambda: session.cluster.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = {tp: OffsetRange(tp, found[tp].position, max(found[tp].position, ends[tp])) for tp in ready}
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
-        return GroupBatch(self, spark, tuple(limited.values()), owner)
+        return GroupBatch(self, spark, tuple(limited.values()), owner, commits_as_member=session.commits_as_member)
 
     def _joined(self) -> tuple[StreamSession, Membership]:
         """The session and the member; raises NOT_A_MEMBER outside the ``with`` block."""
@@ -211,12 +212,19 @@ class GroupBatch:
     """
 
     def __init__(
-        self, member: ConsumerGroup, spark: SparkSession, ranges: tuple[OffsetRange, ...], owner: ClaimOwner
+        self,
+        member: ConsumerGroup,
+        spark: SparkSession,
+        ranges: tuple[OffsetRange, ...],
+        owner: ClaimOwner,
+        *,
+        commits_as_member: bool,
     ) -> None:
         self._member = member
         self._spark = spark
         self.ranges = ranges
         self._owner = owner
+        self._commits_as_member = commits_as_member
 
     def load(self, schema: str | None = None) -> DataFrame:
         """Load the records of the ranges; each call reads the same records.
@@ -240,8 +248,7 @@ class GroupBatch:
         """
         from pyspark_zkafka.options.table import is_connection_option
 
-        session = self._member._session
-        if session is not None and session.commits_as_member:
+        if self._commits_as_member:
             raise COMMIT_BY_MEMBER(
                 "Kafka accepts commits only from a group's members, and the tasks of a write are no members; leave "
                 "commit_options out, and call batch.commit() when the write has succeeded",

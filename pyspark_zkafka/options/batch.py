@@ -333,6 +333,10 @@ def _commit(given: OptionParser) -> CommitPlan | None:
         return None
     given.refuse_if(group is None, "commitOffsets needs group.id")
     given.refuse_if(
+        owner is not None and not given.has("zookeeper.connect"),
+        "commitOwner is verified in ZooKeeper; set zookeeper.connect, or leave commitOwner out",
+    )
+    given.refuse_if(
         "zookeeper" in stores and not given.has("zookeeper.connect"),
         "commitOffsets writes /consumers/<group>/offsets; set zookeeper.connect, or offsets.storage=kafka",
     )

@@ -85,7 +85,7 @@ READING = {
 def batch(options: dict[str, str], ranges: tuple[OffsetRange, ...] = RANGES) -> GroupBatch:
     """Return a batch of a group that is not joined."""
     member = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"], options=options)
-    return GroupBatch(member, cast("Any", None), ranges, ClaimOwner("g_me", 5))
+    return GroupBatch(member, cast("Any", None), ranges, ClaimOwner("g_me", 5), commits_as_member=False)
 
 
 def test_what_connects_the_group_connects_its_write() -> None:
@@ -229,11 +229,21 @@ class Joined:
         """Reset nothing."""
 
 
-def plan(**options: str) -> GroupBatch:
-    """Return a member's planned batch."""
+def plan(session: Joined | None = None, **options: str) -> GroupBatch:
+    """Return a member's planned batch, after the member has left."""
     member = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t", "order"], options=options)
-    member._session = cast("Any", Joined())
-    return member.plan(cast("Any", None))
+    member._session = cast("Any", session or Joined())
+    found = member.plan(cast("Any", None))
+    member._session = None
+    return found
+
+
+def test_commit_by_the_member_alone() -> None:
+    """A write cannot commit the batch of a group in Kafka, also after the member has left."""
+    session = Joined()
+    session.commits_as_member = True
+    with pytest.raises(GroupError, match=r"COMMIT_BY_MEMBER.*call batch\.commit\(\)"):
+        _ = plan(session).commit_options
 
 
 @each(

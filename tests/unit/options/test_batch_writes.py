@@ -90,6 +90,13 @@ def test_owner_and_stores_of_a_commit() -> None:
     )
 
 
+def test_owner_without_zookeeper() -> None:
+    """A commit for a member needs ZooKeeper, where its claims are."""
+    given = {"group.id": "g", "commitOffsets": '{"t": {"0": 5}}', "offsets.storage": "kafka"}
+    given |= {"kafka.bootstrap.servers": "k:9092", "commitOwner": "g_c1@0x1000a"}
+    assert only_problem(parse_write, given).startswith("commitOwner is verified in ZooKeeper; set zookeeper.connect")
+
+
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 
