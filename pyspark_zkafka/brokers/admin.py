@@ -17,12 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResult
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, ClientPool, MessageClient, configuration, shared_properties
-from pyspark_zkafka.brokers.librdkafka_errors import (
-    REFUSED_FOR_S,
-    UNKNOWN_TOPIC_CODES,
-    from_kafka,
-    leaders_without_answer,
-)
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, from_kafka
 from pyspark_zkafka.brokers.log_lookups import (
     DEFAULT_SIZES,
     LookupSizes,
@@ -30,7 +25,7 @@ from pyspark_zkafka.brokers.log_lookups import (
     lookup_client,
     offset_requests,
 )
-from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG, KAFKA_ERROR, TOPIC_REFUSED
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, INVALID_TOPIC_CONFIG, KAFKA_ERROR, TOPIC_REFUSED
 from pyspark_zkafka.errors import NoLeader, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
@@ -43,7 +38,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_UNANSWERED = "BROKERS_UNAVAILABLE"
 _PAUSE_S = 0.1
 _INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 _REFUSED_TOPIC_CODES = frozenset(
@@ -203,10 +197,10 @@ class KafkaAdmin(AdminRequests):
         """
         found, failed = self.list_offsets_each(positions, timeout_s)
         for error in failed.values():
-            if error.condition != _UNANSWERED:
+            if error.condition != BROKERS_UNAVAILABLE.name:
                 raise error
-            unanswered = [tp for tp, other in failed.items() if other.condition == _UNANSWERED]
-            raise leaders_without_answer(unanswered, min(timeout_s, self._timeout_s))
+            unanswered = [str(tp) for tp, other in failed.items() if other.condition == error.condition]
+            raise BROKERS_UNAVAILABLE(f"The leaders of {', '.join(unanswered)} did not answer: {error.message}") from error
         return found
 
     def high_watermarks(
@@ -364,7 +358,10 @@ class KafkaAdmin(AdminRequests):
         # librdkafka returns no error, but an offset of -1001, for a leader that did not answer while others did.
         if info.offset < -1:
             self._admin().poll(0)
-            raise self._reports.refusal(f"{doing} at {self._servers}") or leaders_without_answer([partition], timeout_s)
+            raise self._reports.refusal(f"{doing} at {self._servers}") or BROKERS_UNAVAILABLE(
+                f"{doing} at {self._servers}: no answer within {timeout_s:g} s; check that the partition's leader runs and "
+                "is reachable from here, or raise kafka.request.timeout.ms",
+            )
         # Without a record's time, the offset is the start of a segment that was last modified before the requested time.
         if isinstance(position, AtTimestamp) and info.offset >= 0 and info.timestamp < 0:
             text = f"The leader of {partition} does not find records by their time, as Kafka does from 0.10.1 on"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,7 +20,6 @@ from pyspark_zkafka.conditions import (
     UNUSABLE_KAFKA_PROPERTY,
 )
 from pyspark_zkafka.errors import BrokersUnavailable, TransactionFailed, ZKafkaError
-from pyspark_zkafka.model.nouns import TopicPartition
 
 REFUSED_FOR_S = 2.0
 """The wait for an answer after a refusal: librdkafka retries, and another broker may accept the connection."""
@@ -75,12 +74,14 @@ _REFUSED_CODES = {
     ),
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
-        "an ACL must allow Read, Write or Describe on the topic, and Create to make a missing one"
+        "an ACL must allow Read, Write or Describe on the topic, Create to make a missing one, Alter to add partitions, "
+        "and AlterConfigs to check or change its configuration"
     ),
     KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
         "an ACL must allow Write on the topic, and before Kafka 2.8 IdempotentWrite on the cluster, "
-        "or set kafka.enable.idempotence to false"
+        "or set kafka.enable.idempotence to false; reading a broker's configuration needs DescribeConfigs on the cluster, "
+        "and creating a topic before Kafka 2.0 needs Create"
     ),
 }
 _KERBEROS = (
@@ -210,14 +211,6 @@ def is_refusal(error: KafkaError) -> bool:
         return True
     refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
     return refused and not any(cause in error.str() for cause in _PASSING_CAUSES)
-
-
-def leaders_without_answer(partitions: Iterable[TopicPartition], timeout_s: float) -> BrokersUnavailable:
-    """The error for partitions whose leaders did not answer a request for offsets."""
-    return BROKERS_UNAVAILABLE(
-        f"The leaders of {', '.join(map(str, partitions))} did not answer a request for offsets within {timeout_s:g} s; "
-        "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
-    )
 
 
 def truncation(error: KafkaError) -> str | None:

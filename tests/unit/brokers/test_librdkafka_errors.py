@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -39,6 +41,19 @@ def test_missing_right() -> None:
     reports = ErrorReports()
     reports(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "Failed to acquire idempotence PID"))
     assert "Failed to acquire idempotence PID; an ACL must allow Write on the topic, and before" in str(reports.last)
+
+
+@each(
+    ("code", "rights"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ["Describe", "Create", "Alter", "AlterConfigs"]),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, ["IdempotentWrite", "DescribeConfigs", "Create"]),
+    ],
+)
+def test_rights_of_administration(code: int, rights: list[str]) -> None:
+    """The error names each right whose absence may cause it, also those of administrators' requests."""
+    message = from_kafka(KafkaError(code), "adding partitions to topic t").message
+    assert [right for right in rights if re.search(rf"\b{right}\b", message)] == rights
 
 
 def test_offsets_of_an_open_transaction() -> None:
