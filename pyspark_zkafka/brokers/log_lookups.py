@@ -273,6 +273,8 @@ def _poll_positions(
     waiting: set[TopicPartition],
 ) -> Iterator[Message]:
     """Yield messages until no partition is waiting. Pause partitions that have answered, to let the others proceed."""
+    if clock() >= deadline:
+        return
     with MessageClient({**properties, **_VALIDATION}) as client, kafka_errors("looking for truncated logs"):
         client.consumer.assign(
             [KafkaTopicPartition(*tp, p.offset, leader_epoch=p.leader_epoch) for tp, p in positions.items()]

@@ -137,6 +137,22 @@ def test_no_answer() -> None:
     assert found == ({}, {T0})
 
 
+def test_no_client_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the timeout, no further client is opened: each one blocks for up to a second."""
+    seconds, opened = count(step=10), []
+
+    def make(*given: object) -> Consumer:
+        opened.append(given)
+        return make_consumer(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("pyspark_zkafka.brokers.clients.make_consumer", make)
+    properties = consumer_properties(CONNECTION, "127.0.0.1:1", "g")
+    positions = {TopicPartition("t", number): LogPosition(3, 0) for number in range(1_501)}
+    found = find_truncated(properties, positions, 15, clock=lambda: float(next(seconds)))
+    assert found == ({}, positions.keys())
+    assert len(opened) == 1
+
+
 def test_mean_sizes(servers: str) -> None:
     """Keys and values count; a partition without records has no mean, and does not delay the others."""
     found = sample_record_bytes(consumer_properties(CONNECTION, servers, "g"), {T0: 0, T1: 3, EMPTY: 0}, 30)
