@@ -51,8 +51,8 @@ class KafkaGroupMember:
 
     `connect` makes a client that calls back with events. It is called again to replace a client with unanswered commits.
     `is_final` asks the coordinator whether the assignment is final, given the member's id, owned partitions and topics, and
-    perhaps the time-out of a request in seconds; None if every assignment is final. It blocks, and raises for a member that
-    the coordinator does not admit.
+    the time-out of a request in seconds; None if every assignment is final. It blocks, and raises for a member that the
+    coordinator does not admit.
 
     Thread-safe. Not pickle-safe, and not usable after a fork.
     """
@@ -69,6 +69,8 @@ class KafkaGroupMember:
         self.consumer = options.kafka.instance_id or ""
         self.expiry_s = options.kafka.session_timeout_ms / 1000
         self._hold_s = hold_s(options.kafka.hold_ms, options.kafka.max_poll_interval_ms)
+        is_capped = self._hold_s < options.kafka.hold_ms / 1000
+        self._hold_option = "kafka.max.poll.interval.ms" if is_capped else "rebalance.hold.ms"
         self._is_consumer_protocol = options.kafka.protocol == "consumer"
         self._subscription = subscription
         self._connect = connect
@@ -177,7 +179,8 @@ class KafkaGroupMember:
     def wait_settled(self, timeout_s: float | None = None) -> bool:
         """Wait for the final assignment, by default until the sessions of dead members have expired.
 
-        Returns False on time-out, or on an error that `rebalance` raises.
+        Returns False on time-out, or on an error that `rebalance` raises. Also waits for requests to the coordinator that
+        were sent before the time-out, at most 4 s for each.
         """
         default_s = self.expiry_s + self._hold_s + _MARGIN_S
         deadline = self._timing.clock() + (default_s if timeout_s is None else timeout_s)
@@ -210,7 +213,7 @@ class KafkaGroupMember:
         if not self._state.is_assigned or self._is_final is None:
             return False
         try:
-            is_final = self._is_final(self.consumer, self.owned().keys(), self._topics)
+            is_final = self._is_final(self.consumer, self.owned().keys(), self._topics, _CHECK_TIMEOUT_S)
         except ZKafkaError as error:
             self._warn("the coordinator does not describe the group", error)
             if error.retriable:
@@ -447,10 +450,12 @@ class KafkaGroupMember:
         overdue, revoking = self._state.overdue(self._reading), self._state.revoking or frozenset()
         if overdue and not self._closing:
             _log.warning(
-                "%s released %s after rebalance.hold.ms, within a micro-batch: records may be read twice. Raise "
-                "rebalance.hold.ms, or make micro-batches shorter",
+                "%s released %s after %g s, within a micro-batch: records may be read twice. Raise %s, or make "
+                "micro-batches shorter",
                 self._name,
                 listing(sorted(overdue), _SHOWN),
+                self._hold_s,
+                self._hold_option,
             )
         if revoking:
             _log.info("%s released %s", self._name, listing(sorted(revoking), _SHOWN))

@@ -61,7 +61,7 @@ class KafkaJoin:
         )
 
     def is_final(
-        self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str], timeout_s: float | None = None
+        self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str], timeout_s: float
     ) -> bool:
         """True if the coordinator has nothing more to assign to the member. Blocks for some requests.
 
@@ -70,10 +70,8 @@ class KafkaJoin:
         Raises GROUP_PROTOCOL_UNSUPPORTED if the coordinator does not know a member by KIP-848: brokers before 4.0 do not
         answer it at all. Raises BrokersUnavailable without a coordinator.
         """
-        name, kafka = self.options.name, self.connection.kafka
-        if timeout_s is not None:
-            timeout_ms = int(timeout_s * 1000)
-            kafka = {**kafka, "socket.timeout.ms": min(timeout_ms, int(kafka.get("socket.timeout.ms", timeout_ms)))}
+        name, kafka, timeout_ms = self.options.name, self.connection.kafka, int(timeout_s * 1000)
+        kafka = {**kafka, "socket.timeout.ms": min(timeout_ms, int(kafka.get("socket.timeout.ms", timeout_ms)))}
         with GroupAdmin(self.servers(), kafka) as admin:
             if not admin.has_coordinators(name):
                 raise BROKERS_UNAVAILABLE(

@@ -48,7 +48,7 @@ class KafkaMember(KafkaGroupMember):
             kind = ClassicClient if isinstance(coordinator, ClassicCoordinator) else ConsumerClient
             return kind(coordinator, self, new_id, chance, is_calm, on_assign, group.kafka.instance_id or "")
 
-        def look(member_id: str, owned: Collection[TopicPartition], topics: Collection[str], _: object = None) -> bool:
+        def look(member_id: str, owned: Collection[TopicPartition], topics: Collection[str], _: object) -> bool:
             if not coordinator.is_available:
                 raise AWAY
             partitions = [tp for tp in coordinator.cluster.partitions() if tp.topic in topics]

@@ -271,14 +271,25 @@ def test_hold_until_less_is_read(coordinator: Coordinator, new_member: Callable[
     eventually(lambda: member.owned().keys() == {T0})
 
 
-def test_hold_ends(coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
-    """After the hold a partition is released with a warning, although it is read."""
-    member = new_member(hold_ms=100)
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [({}, "rebalance.hold.ms"), ({"hold_ms": 500, "max_poll_interval_ms": 125}, "kafka.max.poll.interval.ms")],
+)
+def test_hold_ends(
+    coordinator: Coordinator,
+    new_member: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+    given: dict[str, int],
+    option: str,
+) -> None:
+    """After the hold a partition is released with a warning, although it is read. The warning names the option to raise."""
+    member = new_member(**{"hold_ms": 100, **given})
     assign(coordinator, member, T0)
     member.rebalance()
     revoke(coordinator, T0)
     eventually(lambda: not member.owned())
-    assert "c-1 released t-0 after rebalance.hold.ms" in caplog.text
+    expected = f"c-1 released t-0 after 0.1 s, within a micro-batch: records may be read twice. Raise {option}, or make"
+    assert expected in caplog.text
 
 
 def test_revocation_of_nothing(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
@@ -432,7 +443,8 @@ def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None
     """A member that is assigned its partitions in steps is settled after the last one, until one is revoked."""
     asked: list[tuple[str, set[TopicPartition], tuple[str, ...]]] = []
 
-    def is_final(member_id: str, owned: Collection[TopicPartition], topics: tuple[str, ...]) -> bool:
+    def is_final(member_id: str, owned: Collection[TopicPartition], topics: tuple[str, ...], timeout_s: float) -> bool:
+        assert timeout_s == kafka_member._CHECK_TIMEOUT_S
         asked.append((member_id, set(owned), topics))
         if len(asked) == 2:
             coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
