@@ -219,12 +219,19 @@ class LagMetrics:
         with self._lock:
             self._lags = {key: lag for key, lag in self._lags.items() if key[0] != run_id}
 
+    def describe(self) -> Iterator[Metric]:
+        """Return the metrics without samples, by whose names the registry refuses a second listener."""
+        return self._families([])
+
     def collect(self) -> Iterator[Metric]:
         """Return the metrics, for the registry."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # the extra `metrics`
-
         with self._lock:
             lags = list(self._lags.values())
+        return self._families(lags)
+
+    def _families(self, lags: list[QueryLag]) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # the extra `metrics`
+
         for make, metrics in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
             for name, (text, value) in metrics.items():
                 family = make(name, text, labels=_LABELS)

@@ -163,6 +163,12 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
     }
 
 
+def test_second_listener(registry: CollectorRegistry, metrics: LagMetrics) -> None:
+    """A registry accepts only one listener: two would return each metric twice."""
+    with pytest.raises(ValueError, match="Duplicated"):
+        LagMetrics(registry)
+
+
 def test_samples_of_a_lag(registry: CollectorRegistry, metrics: LagMetrics) -> None:
     """Each value of a lag is a sample of its own metric, and totals since the query's start are counters."""
     metrics.update(LAG)
