@@ -59,8 +59,8 @@ def is_provider_name(name: str) -> bool:
 def fetch_token(provider: str, config: str) -> Token:
     """Return the process's token of a provider. A new one is requested after 80 % of its lifetime.
 
-    If that fails, the present token is used until it expires. A request takes at most 30 seconds. Thread-safe: threads wait
-    for each other's requests.
+    If that fails, the present token is used until five seconds before it expires. A request takes at most 30 seconds.
+    Thread-safe: threads wait for each other's requests.
 
     Raises BrokersUnavailable (TOKEN_UNAVAILABLE) if the function cannot be imported, fails, or does not return a token and
     a future expiry in time.
@@ -131,16 +131,21 @@ def _call(provider: str, config: str) -> Any:
 
 def _request(provider: str, config: str, now: float) -> Token:
     answer = _call(provider, config)
-    if not isinstance(answer, tuple) or len(answer) < 2:
-        raise TypeError("the function does not return a tuple of the token and its expiry")
-    text, expires_s, *rest = answer
+    if not isinstance(answer, tuple) or not 2 <= len(answer) <= 4:
+        raise TypeError(
+            "the function does not return a tuple of the token, its expiry, and perhaps principal and extensions"
+        )
+    text, expires_s, principal, extensions = answer + ("", {})[len(answer) - 2 :]
     if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
         raise TypeError("the expiry is not a number of seconds since 1970")
     if not isinstance(text, str) or not text or not text.isascii() or any(c <= " " for c in text):
         raise ValueError("the token is not a text of ASCII characters without blanks")
     if not float(expires_s) > now:
         raise ValueError(f"the token expired {now - float(expires_s):.0f} s ago; the expiry is in seconds since 1970")
-    principal, extensions = (*rest, "", {})[:2] if len(rest) < 2 else rest
+    if not isinstance(principal, str) or not isinstance(extensions, Mapping):
+        raise TypeError("the principal is not a text, or the extensions are not a mapping")
+    if not all(isinstance(part, str) for extension in extensions.items() for part in extension):
+        raise TypeError("the names and values of the extensions are not texts")
     renew_in_s = _SHARE_OF_LIFETIME * (float(expires_s) - now)
     return Token(text, float(expires_s), now + renew_in_s, time.monotonic() + renew_in_s, principal, extensions)
 

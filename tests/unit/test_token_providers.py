@@ -97,6 +97,10 @@ def test_clock_that_was_set_back(answers: Any, monkeypatch: pytest.MonkeyPatch) 
         (lambda: ("", time.time() + 5), "not a text of ASCII"),
         (lambda: (b"abc", time.time() + 5), "not a text of ASCII"),
         (lambda: ("a\x01auth=b", time.time() + 5), "not a text of ASCII"),
+        (lambda: (*_token(), "", None), "the extensions are not a mapping"),
+        (lambda: (*_token(), None), "the principal is not a text"),
+        (lambda: (*_token(), "p", {"logicalCluster": 5}), "names and values of the extensions are not texts"),
+        (lambda: (*_token(), "p", {}, 5), "does not return a tuple of the token, its expiry"),
     ],
 )
 def test_wrong_answers(answers: Any, wrong: Callable[[], Any], why: str) -> None:
