@@ -40,7 +40,10 @@ def subscribed_topics(subscription: Subscription, cluster: ClusterSource) -> lis
 
 @contextmanager
 def open_cluster(connection: ConnectionOptions) -> Iterator[ClusterSource]:
-    """Open a source of the cluster's state. Raises ZooKeeperError or BrokersUnavailable if it cannot be reached."""
+    """Open a source of the cluster's state. Raises ZooKeeperError if ZooKeeper cannot be reached.
+
+    Brokers are not asked before the first request.
+    """
     if connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 

@@ -215,7 +215,7 @@ class PartitionLost(GroupError):
 
 
 class GroupContended(GroupError, retriable=True):
-    """Concurrent changes to a group's znodes kept conflicting with this one. The message says what was changed."""
+    """Concurrent changes to a group kept conflicting with this one. The message says what was changed."""
 
 
 class ConsumerIdTaken(GroupError):

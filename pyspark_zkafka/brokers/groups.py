@@ -261,8 +261,8 @@ def _raise_denial(consumer: Consumer) -> None:
 class GroupState:
     """A group's state by its coordinator, and the present and future partitions of each member, by the member's id.
 
-    An unknown group is ``DEAD``. Groups of the consumer protocol are ``STABLE`` or ``UNKNOWN``: librdkafka has no names for
-    their other states.
+    An unknown group is ``DEAD``. Groups of the consumer protocol are ``UNKNOWN`` while they rebalance: librdkafka has no
+    names for these states.
     """
 
     name: str

@@ -52,7 +52,7 @@ class GroupWatch:
     on_topics: Watch
 
     def read(self) -> GroupView:
-        """Read the group. Blocks for four rounds of requests, or five with the sticky assignor."""
+        """Read the group. Blocks for four rounds of requests, one more for patterns, one more for the sticky assignor."""
         found = self.client.group_members(self.group, self.on_change)
         names = self._names(found.readable)
         topics = self._topics(found.readable, names)
@@ -80,7 +80,7 @@ class GroupWatch:
         return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
 
     def is_current(self, view: GroupView) -> bool:
-        """Return True if the view has the group's present ids and relevant topics. Blocks for two rounds of requests."""
+        """Return True if the view has the group's present ids and relevant topics. Blocks for a round trip or two."""
         return self.ids() == view.ids and self._topics(view.members, self._names(view.members)) == view.topics
 
     def ids(self) -> set[str]:

@@ -300,7 +300,7 @@ def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:
 
 
 def stall_s(options: GroupOptions) -> float:
-    """The time without a final assignment after which a member joins again. Infinite unless the member is static.
+    """The time without a final assignment after which a static member of the classic protocol joins again, else infinite.
 
     An incremental rebalance also leaves partitions without an owner while it waits for a member to release them.
     """

@@ -107,9 +107,9 @@ class GroupMember:
     def join(self) -> None:
         """Connect, register and try to claim. Blocks for a few round trips.
 
-        If another session has registered the member's id, waits for its expiry, for at most twice the session timeout, and
-        then raises ConsumerIdTaken. Raises GroupError if the assignor is sticky and other members have another one, and
-        the errors of `ZooKeeperClient`.
+        If another session has registered the member's id, waits for its expiry, for a second longer than twice the session
+        timeout, and then raises ConsumerIdTaken. Raises GroupError if the assignor is sticky and other members have
+        another one, GroupContended if other clients keep changing the group, and the errors of `ZooKeeperClient`.
         """
         self._closing = False
         self.client.__enter__()
@@ -143,8 +143,8 @@ class GroupMember:
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         """Release and claim partitions between two pieces of work. Returns the partitions then owned.
 
-        They count as being read until the next call of `set_reading`. Sends no request if nothing has changed. Logs and
-        retries retriable errors, and raises others.
+        They count as being read until the next call of `set_reading`. Sends no request if nothing has changed, unless the
+        regular check is due. Logs and retries retriable errors and ConsumerIdTaken, and raises others.
         """
         with self._lock:
             self.set_reading(())
@@ -169,12 +169,12 @@ class GroupMember:
         self._changed.clear()
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
-        """Wait until the member owns its assigned partitions, by default for all retries. False on time-out."""
+        """Wait until the member owns its assigned partitions, by default for all retries. False on time-out or `leave`."""
         retrying_s = self._options.max_retries * self._options.backoff_ms / 1000
         deadline = self._timing.clock() + (retrying_s if timeout_s is None else timeout_s)
-        while not (self.settled or self._closing):
+        while not self.settled:
             left = deadline - self._timing.clock()
-            if left <= 0:
+            if left <= 0 or self._closing:
                 return False
             self.wait(min(left, 0.2))
         return True

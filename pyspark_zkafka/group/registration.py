@@ -114,8 +114,8 @@ def create_owner_znodes(client: ZooKeeperConnection, group: str, topics: Collect
                 break
         if conflict is not None:
             raise GROUP_CONTENDED(
-                f"{piece[0]} was not created: it or its parents were created or deleted {_ATTEMPTS} times meanwhile; try "
-                "again",
+                f"{piece[0]} was not created: other clients create or delete znodes of group {group} "
+                f"({conflict.operation.path}: {conflict.reason.value}); try again",
             )
 
 

@@ -74,8 +74,9 @@ class ZooKeeperClient(ZooKeeperConnection):
         Raises
         ------
         CodecError
-            The znodes of all brokers are malformed or, if topics are named, a znode of a named topic or of a leader is.
-            Without names, brokers and topics with a malformed znode are left out with a warning.
+            ``/controller``, ``/cluster/id`` or the znodes of all brokers are malformed or, if topics are named, a znode of
+            a named topic or of a leader is. Without names, brokers and topics with a malformed znode are left out with a
+            warning.
         """
         found = self.survey(topics)
         leaders = {f"{znodes.BROKER_IDS}/{state.leader}" for state in found.states.values()}
@@ -215,7 +216,7 @@ def read_group_znodes(
 ) -> dict[str, Znode]:
     """The undecoded znodes of consumers, claims and offsets, by path. Blocks for one or two rounds of requests.
 
-    `children` has the names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path; other paths are ignored.
+    `children` has the names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path; ``/consumers/G`` is ignored.
     `choose` selects topics below ``owners`` or ``offsets``.
     """
     consumers, topics = [], []
@@ -231,7 +232,7 @@ def read_group_znodes(
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A group's registered members, and the claims ``T/P`` under its owners, both sorted."""
+    """A group's registered members, and the claims ``T/P`` under its owners, both in the order of their znodes' names."""
 
     members: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()

@@ -47,6 +47,13 @@ def test_session_that_may_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert member.owned() == {}
 
 
+def test_waiting_member_that_leaves() -> None:
+    """A member that leaves meanwhile is not settled."""
+    member = new_member()
+    member._closing = True
+    assert not member.wait_settled(60)
+
+
 def test_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Tries to claim are counted at most once per pause, and from the start after a success; every fourth is logged."""
     client, now = EnsembleClient(), 100.0
