@@ -397,7 +397,7 @@ TABLE: tuple[Option, ...] = (
         "commitOwner",
         kinds.CLAIM_OWNER,
         _WRITE,
-        "The committing member of the group, from `commit_options` of a `ConsumerGroup`'s batch. Without it, no partition "
+        "The committing member in ZooKeeper, from `commit_options` of a `ConsumerGroup`'s batch. Without it, no partition "
         "in commitOffsets may have an owner.",
     ),
     Option(
