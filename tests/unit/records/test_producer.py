@@ -182,7 +182,7 @@ def test_a_topic_that_an_acl_hides(clock: Clock) -> None:
         sender.answers = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
         with pytest.raises(
             ClusterStateError,
-            match=r"REFUSED_BY_BROKER.*partitions of t: .*Write or Describe on the topic, and Create",
+            match=r"REFUSED_BY_BROKER.*partitions of t: .*Write or Describe on the topic, Create to make",
         ):
             producer.partitions_of("t")
         assert clock.now - begin < 1
