@@ -105,7 +105,7 @@ class KafkaGroupOffsets:
         self._has_coordinator = False
 
     def follow(self, bootstrap_servers: str) -> None:
-        """Use other bootstrap servers for later admin clients. The open consumer finds new brokers by its metadata."""
+        """Use other bootstrap servers from now on, wherever a client has to be made again."""
         self._admin_config["bootstrap.servers"] = bootstrap_servers
 
     def __enter__(self) -> KafkaGroupOffsets:
@@ -282,8 +282,8 @@ class GroupAdmin(KafkaAdmin):
     first commit, a consumer has the topic created. An ACL hides it from most users.
 
     librdkafka's admin client keeps asking the coordinator that it has looked up, even if that broker refuses. A new client
-    replaces it after a refusal, before a request that follows a lost connection or a time-out, and before offsets are read,
-    also again: the refusal of such a request ends the process (librdkafka issue 5040).
+    replaces it after a refusal, before a request that follows a lost connection or a time-out, and before offsets are read:
+    the refusal of such a request ends the process (librdkafka issue 5040).
 
     The time-out of a request to a coordinator, `_REQUEST_S`, is longer than its caller waits: librdkafka aborts the process
     if it finds the coordinator after the time-out, with the client still open. Closing a client with a request in flight is
@@ -355,16 +355,9 @@ class GroupAdmin(KafkaAdmin):
         if self._asked_by is self._client:
             self._replace_client()
         found: dict[str, list[KafkaTopicPartition]] = {}
-
-        def ask() -> None:
-            self._is_outdated = True  # by a further attempt, as the client then knows the coordinators
-            asked = {name: self._ask_offsets(name) for name in [n for n in names if n not in found][:_IN_FLIGHT]}
-            for name, future in asked.items():
-                found[name] = self._offsets(name, future)
-            self._is_outdated = False
-
-        while len(found) < len(names):
-            self._patiently(ask)
+        for some in batches(names, _IN_FLIGHT):
+            asked = {name: self._ask_offsets(name) for name in some}
+            found.update((name, self._offsets(name, future)) for name, future in asked.items())
         return found
 
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
@@ -427,8 +420,8 @@ class GroupAdmin(KafkaAdmin):
             except BrokersUnavailable:
                 if time.monotonic() > deadline:
                     raise
-            if self._is_outdated:  # the client asks the wrong coordinator
-                self._replace_client()
+            if self._is_outdated:  # the client asks the wrong coordinator, and may have requests in flight
+                self._use(self._new_client())
                 self._is_outdated = False
             time.sleep(_ADMIN_PAUSE_S)
 
@@ -451,11 +444,16 @@ class GroupAdmin(KafkaAdmin):
         (future,) = self._admin().list_consumer_group_offsets(request, request_timeout=_REQUEST_S).values()
         return future  # type: ignore[no-any-return]
 
-    def _offsets(self, group: str, future: Future[Any]) -> list[KafkaTopicPartition]:
+    def _offsets(self, group: str, first: Future[Any]) -> list[KafkaTopicPartition]:
+        asked = [first]
+        return self._patiently(lambda: self._answered(group, asked.pop() if asked else self._ask_offsets(group)))
+
+    def _answered(self, group: str, future: Future[Any]) -> list[KafkaTopicPartition]:
         doing = f"reading the offsets of group {group}"
         answers = self._of_group(group, doing, future, lambda: ConsumerGroupTopicPartitions(group, [])).topic_partitions
         for answer in answers:
             if answer.error is not None:
+                self._is_outdated |= answer.error.code() == KafkaError.NOT_COORDINATOR
                 raise _error_of(answer.error, group, f"{doing} in {_partition(answer)}")
         return [answer for answer in answers if answer.offset >= 0]
 

@@ -68,7 +68,7 @@ class GroupOffsets:
         self._opened.close()
 
     def follow(self, servers: str) -> None:
-        """Use other bootstrap servers for later admin clients: brokers may have been replaced since the last one."""
+        """Use other bootstrap servers from now on: brokers may have been replaced since the offsets were opened."""
         self._servers = servers
         self._kafka.follow(servers)
 

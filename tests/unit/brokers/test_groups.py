@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
@@ -65,27 +65,6 @@ def test_offsets_are_read_by_a_new_client(silent: str, monkeypatch: pytest.Monke
         admin._of_group("g", "describing", done)
         assert admin.committed("g") == {}
         assert admin._client is not first
-
-
-def test_offsets_are_read_again_by_a_new_client(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a passing error, a new client reads the offsets that are left: the coordinator may have moved."""
-    asked: list[tuple[str, object]] = []
-
-    def ask(self: GroupAdmin, group: str) -> Future[Any]:
-        asked.append((group, self._client))
-        answer: Future[Any] = Future()
-        if [name for name, _ in asked].count("h") == 1 and group == "h":
-            answer.set_exception(KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)))
-        else:
-            answer.set_result(ConsumerGroupTopicPartitions(group, []))
-        return answer
-
-    monkeypatch.setattr(GroupAdmin, "_ask_offsets", ask)
-    with GroupAdmin(silent, {}) as admin:
-        admin._has_offsets_topic = True
-        assert admin.committed_many(["g", "h"]) == {"g": {}, "h": {}}
-    assert [name for name, _ in asked] == ["g", "h", "h"]
-    assert asked[0][1] is asked[1][1] is not asked[2][1]
 
 
 def test_replaced_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
