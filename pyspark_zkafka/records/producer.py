@@ -418,11 +418,13 @@ class CountingProducer:
         """Wait until brokers report enough partitions, up to delivery.timeout.ms. Returns their number, 0 if unknown.
 
         Brokers may learn of new partitions later than ZooKeeper, and do not report a partition that never had a leader.
-        librdkafka fails a record for such a partition at once, where Java's producer waits.
+        librdkafka fails a record for such a partition at once, where Java's producer waits. Brokers that have not answered
+        at all are asked for ten seconds: the delivery itself waits for them.
         """
         deadline = Deadline.after(float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf, self._clock)
+        first_answer = deadline.or_sooner(Deadline.after(_CREATION_S, self._clock))
         known = 0
-        while not deadline.has_passed:
+        while not (deadline if known else first_answer).has_passed:
             with suppress(KafkaException):  # the cause is reported when the records are not delivered
                 known = len(self._sender.leaders(topic, INTRODUCTION_S)[1])
                 if not 0 < known < needed:
