@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from pyspark_zkafka.errors import GroupError
+from pyspark_zkafka.errors import CodecError, GroupError
 from pyspark_zkafka.group.assignment import GroupView, GroupWatch, RebalanceStep, step
 from pyspark_zkafka.model.assignors import Subscribers
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
@@ -40,7 +40,8 @@ def test_sticky_among_others() -> None:
 
 def test_ids() -> None:
     """Members with an unreadable registration count as members."""
-    assert GroupView({"g_c1": OWN}).ids == {"g_c1"}
+    unreadable = CodecError("/consumers/g/ids/g_c2", b"?", "a registration")
+    assert GroupView({"g_c1": OWN}, unreadable={"g_c2": unreadable}).ids == {"g_c1", "g_c2"}
 
 
 A, B, C = (TopicPartition("t", n) for n in range(3))

@@ -59,6 +59,7 @@ def test_nothing_to_write(client: EnsembleClient) -> None:
     before = dict(client.ensemble.nodes)
     assert commit_offsets(client, "g", {T0: 5}).kept == {T0: 5}
     assert client.ensemble.nodes == before
+    assert client.transactions == 0
 
 
 def test_owned_by_another(client: EnsembleClient) -> None:

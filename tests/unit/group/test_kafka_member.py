@@ -349,19 +349,24 @@ def test_errors_of_the_group(coordinator: Coordinator, new_member: Callable[...,
     """`rebalance` raises an error that no retry resolves, which also ends the wait for an assignment."""
     member = new_member()
     coordinator.errors.append(GroupError("INCONSISTENT_GROUP_PROTOCOL", "no"))
+    began = time.monotonic()
     assert not member.wait_settled(20)
+    assert time.monotonic() - began < 10
     with pytest.raises(GroupError, match="INCONSISTENT_GROUP_PROTOCOL"):
         member.rebalance()
 
 
-@pytest.mark.parametrize("error", [AGAIN, UnknownTopic("UNKNOWN_TOPIC", "t")])
-def test_passing_errors(coordinator: Coordinator, new_member: Callable[..., Any], error: ZKafkaError) -> None:
-    """Temporary errors, including a topic that does not exist yet, are logged, and the member continues."""
+@pytest.mark.parametrize("error", [AGAIN, UnknownTopic("UNKNOWN_TOPIC", "t is not there")])
+def test_passing_errors(
+    coordinator: Coordinator, new_member: Callable[..., Any], error: ZKafkaError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The member continues after a temporary error. It logs the error, unless a topic is missing: the stream logs that."""
     member = new_member()
     coordinator.errors.append(error)
     assert member.rebalance() == {}
     assign(coordinator, member, T0)
     assert member.rebalance().keys() == {T0}
+    eventually(lambda: (error.message in caplog.text) == (error is AGAIN))
 
 
 def test_outages_are_logged(coordinator: Coordinator, caplog: pytest.LogCaptureFixture) -> None:
@@ -385,7 +390,9 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
         raise GroupError("GROUP_PROTOCOL_UNSUPPORTED", f"no {member_id}")
 
     member = new_member(is_final=is_final, protocol="consumer")
+    began = time.monotonic()
     assert not member.wait_settled(20)
+    assert time.monotonic() - began < 10
     with pytest.raises(GroupError, match="GROUP_PROTOCOL_UNSUPPORTED"):
         member.rebalance()
     assert looks[:3] == ["c-1"] * 3
@@ -553,7 +560,7 @@ def test_lost_answer_to_a_join(
     assert time.monotonic() - began >= 0.9
     assert coordinator.discarded == 2
     assign(coordinator, member, T0)
-    time.sleep(0.5)
+    time.sleep(1.5)  # an unassigned client would be replaced after 1.2 s
     assert coordinator.discarded == 2
     assert member.owned().keys() == {T0}
 

@@ -224,7 +224,7 @@ def test_fenced() -> None:
 
 
 def test_commit_under_way_at_an_expulsion() -> None:
-    """After an expulsion, a commit in progress is a stray, and ends with all partitions lost."""
+    """After an expulsion, no answer to a commit in progress is awaited, and the commit ends with all partitions lost."""
     under_way = sent()
     assert under_way.has_stray
     expelled = under_way.expel()
