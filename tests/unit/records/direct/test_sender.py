@@ -501,10 +501,12 @@ def test_memory_of_many_partitions() -> None:
     """Open batches count towards the queue's limit, so that many partitions use no more memory."""
     log = Log(partitions=500)
     limits = QueueLimits(size_bytes=1_000_000)
-    with opened(log, limits) as sender:
+    with opened(log, limits, linger_ms=60_000) as sender:
         for _ in range(20):
             sender.add(rows(*[bytes(400)] * 500), np.arange(500, dtype=np.int32))
-            while not sender.advance(0.01):
+            is_added = False
+            while not is_added:
+                is_added = sender.advance(0.01)
                 assert sender._encoder.open_bytes + sender._producing.queued_bytes < 2 * limits.size_bytes
         finish(sender)
         assert sender.acknowledged == 10_000
@@ -570,16 +572,30 @@ def test_a_large_row() -> None:
 
 @pytest.mark.parametrize("kafka", [{}, {"transactional.id": "id"}], ids=["idempotent", "transactional"])
 @pytest.mark.parametrize(
-    ("served", "codec"),
-    [((0, 2), "none"), ((0, 3), "none"), ((0, 6), "zstd"), (None, "none")],
-    ids=["old batches", "Kafka 0.11", "without zstd", "without producers"],
+    ("producing", "codec", "why"),
+    [
+        ({PRODUCE: (0, 2), INIT_PRODUCER_ID: (0, 1)}, "none", "Produce 0 to 2"),
+        ({PRODUCE: (0, 3), INIT_PRODUCER_ID: (0, 1)}, "none", "Produce 0 to 3"),
+        ({PRODUCE: (0, 6), INIT_PRODUCER_ID: (0, 1)}, "zstd", "without zstd"),
+        ({}, "none", "Produce 0 to -1"),
+    ],
+    ids=["old batches", "Kafka 0.11", "without zstd", "without Produce"],
 )
-def test_brokers_that_need_librdkafka(served: tuple[int, int] | None, codec: str, kafka: dict[str, str]) -> None:
-    """A broker without record batches, the codec, or producer ids, is left to librdkafka."""
-    producing = {} if served is None else {PRODUCE: served, INIT_PRODUCER_ID: (0, 1)}
+def test_brokers_that_need_librdkafka(
+    producing: dict[int, tuple[int, int]], codec: str, why: str, kafka: dict[str, str]
+) -> None:
+    """A broker without record batches, the codec, or the request, is left to librdkafka."""
     with ScriptedBroker(Log(), {**RANGES, FIND_COORDINATOR: (0, 1), **producing}) as broker:
         properties = {"bootstrap.servers": f"127.0.0.1:{broker.address[1]}", "compression.type": codec, **kafka}
-        with pytest.raises(Unsupported):
+        with pytest.raises(Unsupported, match=why):
+            DirectSender(properties, QueueLimits(), print).__enter__()
+
+
+def test_broker_without_producer_ids() -> None:
+    """A broker that assigns no producer ids is left to librdkafka."""
+    with ScriptedBroker(Log(), {**RANGES, PRODUCE: (0, 11)}) as broker:
+        properties = {"bootstrap.servers": f"127.0.0.1:{broker.address[1]}"}
+        with pytest.raises(Unsupported, match="InitProducerId"):
             DirectSender(properties, QueueLimits(), print).__enter__()
 
 
