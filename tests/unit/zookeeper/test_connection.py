@@ -9,6 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.x509 import DNSName
@@ -81,11 +82,21 @@ def test_truststore(authority: Authority) -> None:
     assert (anybody.verify_mode, anybody.check_hostname) == (ssl.CERT_REQUIRED, False)
 
 
-def test_keystore(authority: Authority) -> None:
+def test_keystore(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key is loaded with its password, or without one if it has none."""
+    loaded = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def record(context: ssl.SSLContext, file: str, *arguments: Any) -> None:
+        load(context, file, *arguments)
+        loaded.append(file)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", record)
     host = DNSName("localhost")
-    tls_context(ZooKeeperTls(authority.file, authority.issue("open", host)))
-    tls_context(ZooKeeperTls(authority.file, authority.issue("locked", host, "secret"), "secret"))
+    unlocked, locked = authority.issue("open", host), authority.issue("locked", host, "secret")
+    tls_context(ZooKeeperTls(authority.file, unlocked))
+    tls_context(ZooKeeperTls(authority.file, locked, "secret"))
+    assert loaded == [unlocked, locked]
 
 
 @pytest.mark.parametrize("password", [None, "wrong-password"])

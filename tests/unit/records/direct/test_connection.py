@@ -257,8 +257,8 @@ def test_leaders_that_nobody_asks_for() -> None:
 
 def test_leader_whose_login_expires() -> None:
     """No further request is sent by a login that expires, and the connection is opened again when all are answered."""
-    with DirectClient(settings_of({"bootstrap.servers": "b"})) as client:
-        client.brokers = {}
+    with socket.create_server(("127.0.0.1", 0)) as server, DirectClient(settings_of({"bootstrap.servers": "b"})) as client:
+        client.brokers = {1: server.getsockname()}
         leaders = LeaderConnections(client, MagicMock(), MagicMock(), time.monotonic, lambda: 1, lambda error: None)
         connection = MagicMock(is_opening=False, is_open=True, is_expiring=False, has_unsent=False)
         leader = leaders._leaders[1] = leaders_module._Leader(connection)
@@ -271,3 +271,5 @@ def test_leader_whose_login_expires() -> None:
         connection.is_open = False
         assert not leaders.is_ready(1)
         connection.close.assert_called_once_with()
+        assert leaders._leaders[1].connection.is_opening
+        leaders.close()

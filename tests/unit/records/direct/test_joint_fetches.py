@@ -188,7 +188,12 @@ def test_closed(new_task: NewTask) -> None:
     fetcher = task.fetcher(0)
     while not task.leader.is_asked.is_set():
         assert fetcher.fetch(END, Deadline.after(0.1), Poll()) is None
+    request = task.joint.request(T0, 0)
+    assert request is not None
+    connection = request._in_flight
+    assert connection is not None
     task.joint.close()
+    assert not connection.is_open
     assert task.joint.request(T0, 0) is None
     task.leader.is_open.set()
     eventually(lambda: len(task.leader.fetches) == 1)

@@ -196,8 +196,18 @@ def test_authorities_of_the_system() -> None:
 
 
 @pytest.mark.parametrize("password", [None, "open-sesame"])
-def test_certificate_of_the_client(authority: Authority, trusting: TlsSettings, password: str | None) -> None:
+def test_certificate_of_the_client(
+    authority: Authority, trusting: TlsSettings, password: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A certificate and its key may be one file, two files, or PEM texts, and the key may be locked."""
+    loaded = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def record(context: ssl.SSLContext, certificate: str, key: str | None, password: Any) -> None:
+        load(context, certificate, key, password)
+        loaded.append([None if file is None else Path(file).read_text() for file in (certificate, key)])
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", record)
     file = authority.issue("client", HOST, password)
     pem = Path(file).read_text()
     for settings in (
@@ -206,6 +216,7 @@ def test_certificate_of_the_client(authority: Authority, trusting: TlsSettings, 
         replace(trusting, certificate_pem=pem, key_pem=pem),
     ):
         tls_context(replace(settings, key_password=password))
+    assert loaded == [[pem, None], [pem, pem], [pem, pem]]
 
 
 @pytest.mark.parametrize("password", [None, "close-sesame"])
