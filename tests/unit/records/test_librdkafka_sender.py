@@ -60,6 +60,8 @@ def test_offset_of_a_group() -> None:
     (place,) = first[0]
     assert (place.topic, place.partition, place.offset, place.metadata) == ("t", 2, 7, '{"slot": 2}')
     assert first[1] is second[1]
+    no_generation = b"\xff\xff\xff\xff"
+    assert no_generation + b"g\0" in first[1]
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -243,6 +243,7 @@ def test_abort_that_fails(made: Made) -> None:
     made.errors["abort"] = [FENCED]
     with made.open() as producer:
         producer.begin()
+    assert made.client.calls[-1] == "abort"
     assert not made.client.is_open
 
 

@@ -141,8 +141,9 @@ MESSAGES = st.lists(st.none() | st.builds(Written, st.integers(0, 2**40), st.int
 
 
 @pytest.mark.parametrize("kind", [ZKafkaWriter, ZKafkaStreamWriter])
-def test_a_task_without_rows(kind: type[RowWriter]) -> None:
+def test_a_task_without_rows(kind: type[RowWriter], monkeypatch: pytest.MonkeyPatch) -> None:
     """A task without rows opens no connection."""
+    monkeypatch.setattr("pyspark_zkafka.records.select.open_producer", lambda *given: pytest.fail("a producer was opened"))
     plan = WritePlan("127.0.0.1:1", {"t": Router("t", 1, [0])})
     writer = pickle.loads(pickle.dumps(kind(parse_write(NOWHERE), plan)))
     empty = pa.record_batch([pa.array([], pa.binary())], names=["value"])

@@ -33,13 +33,15 @@ def test_released_with_its_place(pool: pa.MemoryPool) -> None:
 
 def test_hashing_takes_nothing_over(pool: pa.MemoryPool) -> None:
     """Hashing leaves an array with its CArray."""
-    hashes = np.zeros(1000, dtype=np.uint32)
+    hashes = np.arange(1000, dtype=np.uint32)
     for _ in range(50):
         place = CArray.of(some(pool))
         require().hash(0, *place.column, hashes.ctypes.data)
+        assert pool.bytes_allocated() > 100_000
         del place
     assert pool.bytes_allocated() == 0
-    assert len(set(hashes.tolist())) == 1
+    (found,) = set(hashes.tolist())
+    assert found != 0
 
 
 def test_null_pointer() -> None:
