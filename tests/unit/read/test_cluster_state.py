@@ -123,8 +123,10 @@ def test_a_refusal() -> None:
 def test_the_first_snapshot() -> None:
     """Reading the first snapshot is retried up to the number of retries in the options."""
     assert State(ZooKeeper(LOST, LOST, cluster("t"))).snapshot().topics.keys() == {"t"}
+    state = State(ZooKeeper(LOST))
     with pytest.raises(ZooKeeperError):
-        State(ZooKeeper(LOST)).snapshot()
+        state.snapshot()
+    assert len(state.pauses) == 2
 
 
 def test_a_deletion_is_confirmed() -> None:
@@ -147,7 +149,9 @@ def test_settled() -> None:
     state = State(zookeeper)
     assert state.settled_snapshot().states[TopicPartition("t", 0)].leader == 0
     assert len(state.pauses) == 2
-    assert State(ZooKeeper(cluster("t", leader=7))).settled_snapshot().states[TopicPartition("t", 0)].leader == 7
+    state = State(ZooKeeper(cluster("t", leader=7)))
+    assert state.settled_snapshot().states[TopicPartition("t", 0)].leader == 7
+    assert len(state.pauses) == 2
 
 
 def test_servers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -147,14 +147,19 @@ def test_moved_offsets(caplog: pytest.LogCaptureFixture) -> None:
     assert "ahead of this query: t-0 to 20 (this query is at 5). The query continues at" in caplog.text
     assert done.due() == {}
     assert T0 not in done.committed
+    for position, due in (19, {}), (20, {T0: 20}):
+        reached = replace(done, assigned={**done.assigned, T0: replace(done.assigned[T0], position=position)})
+        assert reached.due() == due
 
 
 def test_offsets_that_move_with_each_micro_batch(caplog: pytest.LogCaptureFixture) -> None:
     """Offsets that another client moves again and again are logged in one line, once a minute."""
-    reports = StreamWarnings(True, lambda: 0.0)
+    now = 0.0
+    reports = StreamWarnings(True, lambda: now)
     for ahead in range(20, 30):
+        now = 7.0 * (ahead - 20)
         session: Any = Session(CommitResult(kept={T0: ahead, T1: ahead}))
         commit_positions(STATE, session, reports)
     assert [text.partition(": ")[2].partition(". ")[0] for text in caplog.messages] == [
-        "t-0 to 20 (this query is at 5), t-1 to 20 (this query is at 7)"
+        f"t-0 to {ahead} (this query is at 5), t-1 to {ahead} (this query is at 7)" for ahead in (20, 29)
     ]

@@ -240,15 +240,18 @@ def test_other_subscription(session: Session, later: dict[str, str]) -> None:
     ]
 
 
-@pytest.mark.parametrize("beside", [{}, {"group.id": "g", "groupMembership": "none", "offsets.storage": "kafka"}])
-def test_group_that_is_left(beside: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("beside", "start"),
+    [({}, 10), ({"group.id": "g", "groupMembership": "none", "offsets.storage": "kafka"}, 60)],
+)
+def test_group_that_is_left(beside: dict[str, str], start: int) -> None:
     """Without membership, a query reads other members' partitions from their beginning, or from the group's offset."""
     session = Session(Member(T0))
     session.stored = {T1: StoredOffset(60)}
     found = driver(session, startingOffsets="latest")
     end = found.latest(found.initial(), limited=True)
-    session.member, session.stored = None, {}
-    assert planned(driver(session, startingOffsets="latest", **beside), end) == [(1, 10, 100)]
+    session.member = None
+    assert planned(driver(session, startingOffsets="latest", **beside), end) == [(1, start, 100)]
 
 
 @pytest.mark.parametrize("mzxid", [40, None])
@@ -313,14 +316,16 @@ def test_checkpoint_of_another_source(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "condition"),
+    ("change", "condition", "text"),
     [
-        (lambda session: session.logs.clear(), "PARTITIONS_GONE"),
-        (lambda session: setattr(session, "czxid", 8), "TOPIC_REPLACED"),
-        (lambda session: session.logs.update({T0: 50}), "OFFSET_WENT_BACK"),
+        (lambda session: session.logs.clear(), "PARTITIONS_GONE", "no longer exist"),
+        (lambda session: setattr(session, "czxid", 8), "TOPIC_REPLACED", "created again"),
+        (lambda session: session.logs.update({T0: 50}), "OFFSET_WENT_BACK", "the log ends at 50"),
     ],
 )
-def test_data_loss(session: Session, change: Callable[[Session], None], condition: str) -> None:
+def test_data_loss(
+    session: Session, change: Callable[[Session], None], condition: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Data loss ends the query, or is logged if the options say so."""
     for fails in ("true", "false"):
         session.logs, session.czxid = {T0: 100, T1: 100}, 7
@@ -330,8 +335,10 @@ def test_data_loss(session: Session, change: Callable[[Session], None], conditio
         if fails == "true":
             with pytest.raises(DataLoss, match=condition):
                 found.latest(end, limited=True)
+            assert text not in caplog.text
         else:
             found.latest(end, limited=True)
+            assert text in caplog.text
 
 
 def test_topic_created_again(session: Session) -> None:

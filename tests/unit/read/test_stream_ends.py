@@ -67,14 +67,16 @@ def test_a_silent_leader() -> None:
 
 def test_causes_that_change(caplog: pytest.LogCaptureFixture) -> None:
     """Partitions whose leaders do not answer are logged in one line, once a minute, whatever the causes."""
+    now = 0.0
     ends = StreamEnds(
-        Leaders(*({tp: NoLeader("NO_LEADER", f"cause {n} of {tp}") for tp in (B, A)} for n in range(3))),  # type: ignore[arg-type]
-        StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0),
+        Leaders(*({tp: NoLeader("NO_LEADER", f"cause {n} of {tp}") for tp in (B, A)} for n in range(4))),  # type: ignore[arg-type]
+        StreamWarnings(fail_on_data_loss=True, clock=lambda: now),
         read_committed=False,
     )
-    for _ in range(3):
+    for seconds in (0.0, 1.0, 59.0, 61.0):
+        now = seconds
         assert ends.fetch([A, B], StreamState({A: PartitionProgress(5), B: PartitionProgress(5)}))[0] == {}
-    assert caplog.messages == ["Waiting for the leader of t-0, t-1: [NO_LEADER] cause 0 of t-0"]
+    assert caplog.messages == [f"Waiting for the leader of t-0, t-1: [NO_LEADER] cause {n} of t-0" for n in (0, 3)]
 
 
 def test_a_refusal() -> None:
@@ -90,6 +92,7 @@ def test_a_new_leader_that_reports_less() -> None:
     assert len(elected.slept) == 1
     truncated = Leaders({A: 9, B: 4}, *[{B: 4}] * 20)
     assert fetch(truncated) == {A: 9, B: 4}
+    assert len(truncated.slept) == 3
 
 
 def test_open_transactions() -> None:

@@ -281,10 +281,13 @@ def test_first_member_decides_a_relative_start(start: dict[str, str]) -> None:
     assert found.commit(initial).assigned[T0].position == 45
 
 
-def test_starts_that_need_no_decision() -> None:
+@pytest.mark.parametrize(
+    "start", [{"auto.offset.reset": "earliest"}, {"startingOffsets": '{"t": {"0": 42, "1": 42}}'}], ids=["beginning", "42"]
+)
+def test_starts_that_need_no_decision(start: dict[str, str]) -> None:
     """Starts at an offset or at the beginning of the log are not committed, since all members find the same."""
     session: Any = Session(members_since=60)
-    found = starts(session, **{"group.id": "g", "auto.offset.reset": "earliest"})
+    found = starts(session, **{"group.id": "g", **start})
     initial = found.initial([T0], offline())
     assert not initial.uncommitted
     assert found.commit(initial) is initial
