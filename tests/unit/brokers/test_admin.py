@@ -27,6 +27,10 @@ from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.testing.processes import LOOPBACK
+from tests.support.scripted_broker import Received, ScriptedBroker, answered
+from tests.support.scripted_cluster import METADATA
 
 T0, T1, T9 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9)
 SIZES = [LookupSizes(), LookupSizes(request=1), LookupSizes(request=1, bulk=2)]
@@ -324,8 +328,17 @@ def test_brokers_out_of_reach() -> None:
             admin.broker_config(1, "transaction.max.timeout.ms")
 
 
-def test_broker_that_does_not_know_the_request(servers: str) -> None:
+def test_broker_that_does_not_know_the_request() -> None:
     """A broker without the request, as in Kafka before 0.11, validates nothing, which is no option error."""
-    with KafkaAdmin(servers, {"socket.timeout.ms": 1000}) as admin, pytest.raises(ZKafkaError) as caught:
+
+    def metadata(request: Received) -> bytes:
+        brokers = wire.int32(1) + wire.int32(0) + wire.string(LOOPBACK) + wire.int32(broker.address[1]) + wire.string(None)
+        return answered(request, brokers + wire.int32(0) + wire.int32(0))
+
+    with (
+        ScriptedBroker(metadata, {METADATA: (0, 1)}) as broker,
+        KafkaAdmin(f"{LOOPBACK}:{broker.address[1]}", {"socket.timeout.ms": 10_000}) as admin,
+        pytest.raises(ZKafkaError, match=r"AlterConfigs .*not supported by broker") as caught,
+    ):
         admin.check_topic_config("t", {"retention.ms": "1"})
     assert caught.value.condition != "INVALID_TOPIC_CONFIG"

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
@@ -38,17 +39,36 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_request_without_an_answer(silent: str) -> None:
+def test_request_without_an_answer(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka's own time-out is longer than ours: it aborts the process if a coordinator is found in between."""
+    timeouts_s: list[float] = []
+    futures: list[Future[Any]] = []
+
+    def record(name: str) -> None:
+        call = getattr(AdminClient, name)
+
+        def recorded(*arguments: Any, request_timeout: float) -> dict[str, Future[Any]]:
+            timeouts_s.append(request_timeout)
+            found: dict[str, Future[Any]] = call(*arguments, request_timeout=request_timeout)
+            futures.extend(found.values())
+            return found
+
+        monkeypatch.setattr(AdminClient, name, recorded)
+
+    record("describe_consumer_groups")
+    record("alter_consumer_group_offsets")
     with GroupAdmin(silent, {"socket.timeout.ms": 300}) as admin:
-        future = admin._admin().describe_consumer_groups(["g"], request_timeout=600)["g"]
+        admin._has_offsets_topic = True
         with pytest.raises(BrokersUnavailable, match="describing group g"):
-            admin._of_group("g", "describing group g", future)
-        assert not future.done()
+            admin.group_states(["g"])
+        assert min(timeouts_s) > 60
+        assert not any(future.done() for future in futures)
     with KafkaGroupOffsets(silent, {}, "g", timeout_s=0.5) as offsets:
         offsets._has_coordinator = True
         with pytest.raises(BrokersUnavailable, match="committing the offsets of group g"):
             offsets.commit({PLACE: 5})
+    assert len(timeouts_s) > 1
+    assert min(timeouts_s) > 60
 
 
 def test_offsets_are_read_by_a_new_client(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,6 +183,8 @@ def test_lost_connections(code: int, lost: bool) -> None:
     reports(KafkaError(code, "k:1"))
     reports.answered()
     assert reports.has_lost is lost
+    reports.renew()
+    assert not reports.has_lost
 
 
 def test_brokers_that_answer_again() -> None:
