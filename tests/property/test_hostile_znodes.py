@@ -184,10 +184,16 @@ def test_random_bytes(kind: str, data: bytes) -> None:
     try_all(kind, "/brokers/ids/1", data)
 
 
-@given(st.text(max_size=300), st.sampled_from([b"{}", b"h:1", b'{"version":1,"host":"h","port":1}']))
+@given(
+    st.text(max_size=300) | st.from_regex(r"[+-]?[0-9]{1,12}", fullmatch=True),
+    st.sampled_from([b"{}", b"h:1", b'{"version":1,"host":"h","port":1}']),
+)
 def test_names_of_brokers(name: str, data: bytes) -> None:
     """A broker's id is its znode's name, which may be any text."""
-    try_all("broker", f"/brokers/ids/{name}", data)
+    path = f"/brokers/ids/{name}"
+    try_all("broker", path, data)
+    if refusal(partial(cluster.decode_broker, path, data)) is None:
+        assert cluster.decode_broker(path, data).broker.id == int(name.rpartition("/")[2])
 
 
 @given(st.text(max_size=300) | st.from_regex(r"[0-9]{1,12}(-[0-9]{1,12})?", fullmatch=True))
