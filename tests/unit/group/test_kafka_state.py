@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -224,11 +225,12 @@ def test_fenced() -> None:
 
 
 def test_commit_under_way_at_an_expulsion() -> None:
-    """After an expulsion, no answer to a commit in progress is awaited, and the commit ends with all partitions lost."""
+    """After an expulsion, a commit in progress ends with all partitions lost, and a new client awaits no answer to it."""
     under_way = sent()
     assert under_way.has_stray
     expelled = under_way.expel()
     assert not expelled.has_stray
+    assert replace(MEMBER, commits=under_way).expel().must_replace_client
     again = MEMBER.expel().assign([T0, T1], "c")
     assert expelled.advance(again, 1.0).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
 
