@@ -407,7 +407,7 @@ class StreamDriver:
         A stream that owns nothing also waits: Spark would otherwise plan without a pause.
         """
         self._set_reading(())
-        unanswered = self._unanswered if self._state.bounds is not None else ()
+        unanswered = self._unanswered.intersection(self._fixed_ends.fixed)
         if self._fixed_ends.wait(self._state.behind(self._existing), unanswered, since):
             return True
         self._apply(*check_fixed_ends(self._state, finished, self._existing))

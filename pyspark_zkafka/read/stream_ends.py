@@ -135,6 +135,7 @@ class FixedEnds:
         self._clock = clock
         self._sleep = sleep
         self._owners: dict[TopicPartition, _Owner] = {}
+        self.fixed: Collection[TopicPartition] = ()  # all partitions that had an end, also with an empty log
 
     def fetch(self) -> tuple[dict[TopicPartition, int], dict[str, TopicIdentity]]:
         """Return the present ends of the logs that the stream, or its group, reads, and the identities of their topics.
@@ -145,6 +146,7 @@ class FixedEnds:
         identities = {name: TopicIdentity.of(topic) for name, topic in snapshot.topics.items()}
         brokers = self._session.cluster.brokers
         ends = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, LATEST)))
+        self.fixed = ends.keys()
         if self._session.member is None:
             return ends, identities
         starts = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, EARLIEST)))

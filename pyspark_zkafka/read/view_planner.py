@@ -10,7 +10,7 @@ from functools import partial
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, describe_migration
-from pyspark_zkafka.errors import CodecError, ZKafkaError, listing
+from pyspark_zkafka.errors import CodecError, ZKafkaError, ZooKeeperRefused, listing
 from pyspark_zkafka.inspect import view_rows as rows
 from pyspark_zkafka.inspect.groups import decode_groups
 from pyspark_zkafka.inspect.reads import ClusterReport, Part, read_cluster, read_part
@@ -40,7 +40,7 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
     connection = options.connection
     if connection.zookeeper is not None:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
-            with suppress(CodecError):  # of the controller's znode, which other views do not need
+            with suppress(CodecError, ZooKeeperRefused):  # of the controller's znode, which other views do not need
                 _warn_if_outdated(view, zookeeper.survey([]))
             read = _of_groups if VIEWS[view].has_groups else _of_cluster
             return read(view, options, zookeeper)

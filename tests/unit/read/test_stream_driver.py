@@ -678,6 +678,19 @@ def test_fixed_ends_and_a_truncated_log(is_silent: bool) -> None:
         found.latest(end, limited=True)
 
 
+def test_fixed_ends_and_a_silent_partition_added_later() -> None:
+    """A partition without a fixed end does not keep the query from ending while its leader is silent."""
+    session = Session(Member(T0))
+    session.logs.pop(T1)
+    found = driver(session)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    session.logs[T1], session.mute = 100, {T1}
+    session.member.claims[T1] = Claim("c-0", 9)
+    assert found.latest(end, limited=True) == end
+    assert session.now < 20
+
+
 def test_fixed_ends_and_a_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of a topic that was created again is reported although the group's offsets cannot be read at first."""
     session = Session(Member(T0, T1))
