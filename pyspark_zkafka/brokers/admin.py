@@ -199,7 +199,7 @@ class KafkaAdmin(AdminRequests):
         for error in failed.values():
             if error.condition != BROKERS_UNAVAILABLE.name:
                 raise error
-            unanswered = [str(tp) for tp, other in failed.items() if other.condition == error.condition]
+            unanswered = [str(tp) for tp in sorted(failed) if failed[tp].condition == error.condition]
             raise BROKERS_UNAVAILABLE(f"The leaders of {', '.join(unanswered)} did not answer: {error.message}") from error
         return found
 

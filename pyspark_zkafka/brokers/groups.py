@@ -43,7 +43,7 @@ _ACTIVE_CODES = frozenset(
 )
 """Errors for requests of non-members while the group is active."""
 
-_MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
+MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _RETRY_BACKOFF_MS = 10
 _SOCKET_MS = 10_000  # brokers answer these requests at once: a later answer is lost
 _TIMEOUT_S = 30.0
@@ -71,7 +71,7 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
     >>> [len(some) for some in commit_requests({TopicPartition("t", n): 0 for n in range(2_001)})]
     [1000, 1000, 1]
     """
-    return map(dict, batches(list(offsets.items()), _MOST_PER_COMMIT))
+    return map(dict, batches(list(offsets.items()), MOST_PER_COMMIT))
 
 
 class KafkaGroupOffsets:
@@ -147,12 +147,13 @@ class KafkaGroupOffsets:
             self._commit(some, due)
 
     def _commit(self, offsets: Mapping[TopicPartition, int], due: _Due | None) -> None:
-        deadline = time.monotonic() + self._timeout_s
+        deadline: float | None = None
         while True:
             if due is not None:  # another client may have committed meanwhile
                 offsets = {tp: offsets[tp] for tp in due(offsets)}
             if not offsets:
                 return
+            deadline = deadline or time.monotonic() + self._timeout_s  # without the first check
             positions = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
             try:
                 self._attempt(positions, min(_ATTEMPT_S, max(_LOOK_S, deadline - time.monotonic())))

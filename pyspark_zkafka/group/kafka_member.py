@@ -179,12 +179,12 @@ class KafkaGroupMember:
     def wait_settled(self, timeout_s: float | None = None) -> bool:
         """Wait for the final assignment, by default until the sessions of dead members have expired.
 
-        Returns False on time-out, or on an error that `rebalance` raises. Also waits for requests to the coordinator that
-        were sent before the time-out, at most 4 s for each.
+        Returns False on time-out, or on an error that `rebalance` raises. Requests to the coordinator
+        take until the time-out, or 4 s each if that is longer.
         """
         default_s = self.expiry_s + self._hold_s + _MARGIN_S
         deadline = self._timing.clock() + (default_s if timeout_s is None else timeout_s)
-        while not (self.settled or self._has_settled()):
+        while not (self.settled or self._has_settled(max(deadline - self._timing.clock(), _CHECK_TIMEOUT_S))):
             left, error = deadline - self._timing.clock(), self._error
             if left <= 0 and timeout_s is None and error is None:
                 self._warn(_NOT_FINAL if self._state.is_assigned else _UNASSIGNED)
@@ -203,7 +203,7 @@ class KafkaGroupMember:
         """Wake the member's thread."""
         self._requests.notify()
 
-    def _has_settled(self) -> bool:
+    def _has_settled(self, timeout_s: float) -> bool:
         """Ask the coordinator whether the assignment is final. If it refuses to answer, assume yes.
 
         A static member joins again if its assignment is not final for too long. Nobody is assigned partitions and topics
@@ -213,7 +213,7 @@ class KafkaGroupMember:
         if not self._state.is_assigned or self._is_final is None:
             return False
         try:
-            is_final = self._is_final(self.consumer, self.owned().keys(), self._topics, _CHECK_TIMEOUT_S)
+            is_final = self._is_final(self.consumer, self.owned().keys(), self._topics, timeout_s)
         except ZKafkaError as error:
             self._warn("the coordinator does not describe the group", error)
             if error.retriable:

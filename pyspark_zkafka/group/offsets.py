@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import MOST_PER_COMMIT, GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.commits import CommitResult, NoJvmOwner, NoOwner, OwnedBy, commit_offsets, find_lost, proof_of
@@ -232,7 +232,7 @@ class GroupOffsets:
             kept.update({tp: there for tp, there in higher.items() if tp not in resets and tp not in lost})
             return [tp for tp in wanted if tp not in kept and tp not in lost]
 
-        if self._zookeeper is not None and isinstance(proof, NoOwner):
+        if self._zookeeper is not None and isinstance(proof, NoOwner) and len(offsets) > MOST_PER_COMMIT:
             find_lost(self._zookeeper, self._group, proof, sorted(offsets))  # an owner refuses all requests
         self._kafka.commit(offsets, due)
         written = {tp: offset for tp, offset in offsets.items() if tp not in kept and tp not in lost}

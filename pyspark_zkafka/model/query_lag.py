@@ -52,7 +52,7 @@ def parse_source_offsets(end_offset: str, latest_offset: str) -> SourceOffsets |
 class LagHistory:
     """A source's last known partitions and commits, and its totals since the query started.
 
-    `mzxids` is None before the first micro-batch.
+    `mzxids` is None before the first micro-batch of this run: an earlier run may have had no group.
     """
 
     owned: frozenset[TopicPartition] | None = None
@@ -73,7 +73,7 @@ class LagHistory:
         newest = max(known.values(), default=-1)
         return LagHistory(
             owned,
-            {**known, **offsets.mzxids},
+            None if self.mzxids is None and offsets.latest is None else {**known, **offsets.mzxids},
             self.rebalances + rebalanced,
             self.commits + sum(mzxid > known.get(tp, newest) for tp, mzxid in offsets.mzxids.items()),
             self.records + records,

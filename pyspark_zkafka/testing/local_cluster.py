@@ -135,12 +135,12 @@ class LocalCluster(ClusterServers):
         Waits until a killed broker's old session expires, 6 s by default. In KRaft mode, a majority of the controllers
         must run afterwards: pass all the servers needed for that in one call.
         """
-        ordered = sorted(servers, key=lambda server: server != ZOOKEEPER)  # brokers need ZooKeeper to stop and to start
-        for server in reversed(ordered):
+        # Brokers need ZooKeeper, or the controllers, to stop and to start.
+        for server in sorted(servers, key=lambda server: server not in self.broker_ids):
             if self.pid(server) is not None:
                 self.stop(server)
         deadline = self._deadline()
-        for server in ordered:
+        for server in sorted(servers, key=lambda server: server in self.broker_ids):
             if not self.is_kraft and server in self.broker_ids:  # KRaft's brokers wait themselves
                 self._wait_until_unregistered(int(server), deadline)
             self._launch(server)
