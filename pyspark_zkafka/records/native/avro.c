@@ -114,10 +114,11 @@ static int append_fixed(struct avro *avro, struct column *column, const void *va
 static int append_bytes(struct avro *avro, struct column *column, const uint8_t *data, int64_t size) {
     if (!make_room(avro, column)) return FAILED;
     int64_t begin = column->offsets[column->rows];
+    if (size > INT32_MAX - begin) return avro->no_memory = true, FAILED;
     if (begin + size > column->room_bytes) {
         int64_t room = column->room_bytes ? 2 * column->room_bytes : 16 * avro->first_rows;
         while (room < begin + size) room *= 2;
-        if (begin + size > INT32_MAX || !resize((void **)&column->data, room)) return avro->no_memory = true, FAILED;
+        if (!resize((void **)&column->data, room)) return avro->no_memory = true, FAILED;
         column->room_bytes = room;
     }
     if (size) memcpy(column->data + begin, data, (size_t)size);

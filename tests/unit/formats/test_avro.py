@@ -8,12 +8,14 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.avro import AvroSchema, parse
 from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.records.direct.wire import unsigned_varint
 from tests.support.avro_schemas import long, record
 
 
@@ -161,6 +163,20 @@ def test_slices_large_offsets_and_header() -> None:
     done = schema_of("int").decoder(None, pa.int32()).decode(payloads, 3)
     assert done == Decoded(pa.array([1, None, 2], pa.int32()), {})
     assert decode("int", "int", b"hd", skip=3).malformed == {0: "the value at byte 0 needs 3 bytes, 2 are left"}
+
+
+@pytest.mark.long
+def test_too_many_bytes_for_a_column() -> None:
+    """A column of more than 2 GiB is refused, even if there is room for its bytes."""
+    sizes = np.array([1_145_000_000, 1_100_000_000] + 15 * [0])  # with 17 rows, the first size makes room for 2.28 GB
+    lengths = [unsigned_varint(2 * int(size)) for size in sizes]
+    offsets = np.cumsum([0, *(sizes + list(map(len, lengths)))])
+    data = np.zeros(offsets[-1], np.uint8)  # takes no memory where it is only read
+    for at, length in zip(offsets[:-1], lengths, strict=True):
+        data[at : at + len(length)] = list(length)
+    payloads = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 17, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    with pytest.raises(MemoryError, match="more than 2 GiB"):
+        schema_of("bytes").decoder(None, pa.binary()).decode(payloads)
 
 
 @pytest.mark.parametrize("type", ["int", ["null", "string"], record(("a", {"type": "map", "values": "long"}))], ids=str)
