@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark_zkafka.testing.processes import LOOPBACK
 from tests.support.listening import accepted
 
-__all__ = ["API_VERSIONS", "RANGES", "Received", "ScriptedBroker", "answered", "framed"]
+__all__ = ["API_VERSIONS", "RANGES", "Received", "Script", "ScriptedBroker", "answered", "framed"]
 
 RANGES: Mapping[int, tuple[int, int]] = {1: (0, 11), 2: (0, 5), 3: (0, 7), 17: (0, 1), 18: (0, 0), 36: (0, 1)}
 API_VERSIONS = 18

@@ -162,7 +162,7 @@ class DirectClient:
         try:
             if not connection.continue_opening(deadline):
                 return None
-        except ConnectionLost:
+        except Exception:
             self._failures[address] = self._failures.get(address, 0) + 1
             raise
         self._failures.pop(address, None)

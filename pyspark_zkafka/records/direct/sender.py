@@ -115,11 +115,12 @@ class DirectSender(Sender):
 
     def __enter__(self) -> DirectSender:
         self._client.__enter__()
+        deadline = self._client.deadline(_SETUP_S)
         try:
             if (transactional_id := self._settings.transactional_id) is None:
-                self._request_producer()
+                self._request_producer(deadline)
             else:
-                coordinator, deadline = Coordinator(transactional_id, TRANSACTION), self._client.deadline(_SETUP_S)
+                coordinator = Coordinator(transactional_id, TRANSACTION)
                 self._coordinators.find(coordinator, deadline, self._connections.require_supported)
         except (ConnectionLost, MalformedResponse) as error:
             self._report(error)  # tried again when there are rows
@@ -332,7 +333,7 @@ class DirectSender(Sender):
         self._ask_at = now + _METADATA_PAUSE_S
         try:
             if self._producing.needs_producer:
-                self._request_producer()
+                self._request_producer(self._client.deadline(_METADATA_PAUSE_S))
             for topic in sorted({partition.topic for partition in self._producing.without_leader()}):
                 found = self._client.metadata(topic, self._client.deadline(_METADATA_PAUSE_S))
                 if found is not None:
@@ -373,12 +374,12 @@ class DirectSender(Sender):
             elif now - self._unknown_since.setdefault(partition, now) >= patience_s:
                 self._producing.fail(partition, code)
 
-    def _request_producer(self) -> None:
+    def _request_producer(self, deadline: Deadline) -> None:
         def message(connection: Connection) -> Request:
             self._connections.require_supported(connection)
             return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
 
-        response = self._client.ask_any(message)
+        response = self._client.ask_any(message, deadline)
         if response is None:
             return
         error, producer = _NO_TRANSACTIONS.read(response)

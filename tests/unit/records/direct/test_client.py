@@ -13,13 +13,14 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, Request, Unsupported
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Request, Unsupported
 from pyspark_zkafka.retries import Deadline
 from tests.support.fake_partition import METADATA, TP, FakePartition
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.scripted_broker import Script, ScriptedBroker, answered
 
 NOWHERE = "127.0.0.1:1"
 
@@ -49,6 +50,27 @@ def test_metadata_of_brokers_that_answer() -> None:
                 opened.metadata(TP.topic)
             for _ in range(4):
                 assert opened.metadata(TP.topic).brokers == {0: broker.address}
+
+
+def test_server_that_refuses_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a refused login, the next request goes to another server."""
+
+    def exchange(login: object) -> Iterator[bytes]:
+        asked.append(login)
+        raise LoginRefused("no")
+        yield b""
+
+    asked: list[object] = []
+    login = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+    monkeypatch.setattr("pyspark_zkafka.records.direct.connection.exchange", exchange)
+    accept: Script = lambda request: answered(request, wire.int16(0) + wire.int32(0))  # noqa: E731
+    with ScriptedBroker(accept) as first, ScriptedBroker(accept) as second:
+        servers = (f"127.0.0.1:{broker.address[1]}" for broker in (first, second))
+        with client(*servers, **login) as opened:
+            for _ in range(4):
+                with pytest.raises(LoginRefused):
+                    opened.metadata(TP.topic)
+        assert (first.connections, second.connections, len(asked)) == (2, 2, 4)
 
 
 def test_silent_server() -> None:

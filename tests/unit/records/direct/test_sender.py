@@ -17,8 +17,9 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.direct.settings import ProduceSettings, producer_settings_of
-from pyspark_zkafka.records.direct.wire import LoginRefused, Unsupported
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.records.producer import QueueLimits, producer_properties
+from pyspark_zkafka.retries import Deadline
 from tests.support.cases import each
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment
@@ -653,3 +654,40 @@ def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaException):
         sender.leaders("t", 10.0)
     assert attempts == [0.0, 3.0, 6.0, 9.0]
+
+
+class Hanging:
+    """A connection to a broker that drops packets. It moves a test's clock ahead while it waits."""
+
+    is_open = is_opening = False
+
+    def __init__(self, clock: list[float]) -> None:
+        self._clock = clock
+
+    def begin_opening(self, deadline: Deadline) -> None:
+        self._deadline, self.is_opening = deadline, True
+
+    def continue_opening(self, pause: Deadline) -> bool:
+        self._clock[0] = max(self._clock[0], self._deadline.or_sooner(pause).at)
+        if self._deadline.has_passed:
+            self.is_opening = False
+            raise ConnectionLost("connecting failed")
+        return False
+
+    def close(self) -> None:
+        self.is_opening = False
+
+
+def test_a_broker_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request for a producer id does not hold up the caller while a connection is opened."""
+    clock = [0.0]
+    sender = DirectSender({"bootstrap.servers": "b:1"}, QueueLimits(), lambda error: None, clock=lambda: clock[0])
+    monkeypatch.setattr(sender._client, "new_connection", lambda address: Hanging(clock))
+    monkeypatch.setattr("pyspark_zkafka.records.direct.sender.time.sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+    with sender:
+        assert clock[0] == 3.0
+        add(sender, 0, b"a")
+        for _ in range(20):
+            sender.flush(0.1)
+        assert clock[0] < 8.0
+        sender.purge(in_flight=True)
