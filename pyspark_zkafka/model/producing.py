@@ -164,13 +164,15 @@ class Producing:
         self._last_number = 0
         self._transactional = transactional
         self._registered: set[TopicPartition] = set()
+        self._is_dropped = False
         self.producer: ProducerId | None = None
         self.failed: Failed | None = None
         self.delivered: Counter[TopicPartition] = Counter()
         self.queued_bytes = 0
 
     def begin(self) -> None:
-        """Start a task with the producer id of the previous task, whose batches are all acknowledged."""
+        """Start a task with the producer id of the previous task, whose batches are all acknowledged or dropped."""
+        self._is_dropped = False
         self.delivered.clear()
         self._refused_bytes.clear()
         for partition in self._partitions.values():
@@ -243,7 +245,8 @@ class Producing:
             self._fail(self._active[partition].waiting[0], code)
 
     def drop(self, *, in_flight: bool) -> list[Batch]:
-        """Forget the batches that are not in flight, or all, and return them. Do not send after it."""
+        """Forget the batches that are not in flight, or all, and return them. Nothing is sent until `begin`."""
+        self._is_dropped = True
         dropped: list[Batch] = []
         for partition in self._active.values():
             if in_flight:
@@ -266,7 +269,8 @@ class Producing:
     def due_at(self, batch: Batch) -> float:
         """The end of a batch's delivery timeout, which starts again whenever the leader acknowledges other batches.
 
-        On a slow link, a full queue takes longer. After a refusal, and without a leader, it does not start again.
+        On a slow link, a full queue takes longer. It does not start again without a leader, or while the last answer to
+        the batch is a refusal.
         """
         return self._waits_since(batch) + self._delivery_timeout_s
 
@@ -287,6 +291,8 @@ class Producing:
 
     def requests(self, now: float, is_ready: Callable[[int], bool]) -> list[Produce]:
         """The requests to send now, in this order, to the brokers that are ready."""
+        if self._is_dropped:
+            return []
         active = self._active.values()
         renews = any(partition.must_renew for partition in active)
         if renews and not any(partition.flying or partition.is_ambiguous for partition in active):
@@ -371,7 +377,7 @@ class Producing:
     def _must_split(self, batch: Batch) -> bool:
         """True if the batch, or another one of its size, was refused as too large.
 
-        A batch that may be in the log is sent again as it was: brokers recognise it, but not its halves.
+        A batch that may be in the log is not split because of another one: brokers recognise it, but not its halves.
         """
         is_larger = batch.size_bytes >= self._refused_bytes.get(batch.partition.topic, sys.maxsize)
         return batch.records > 1 and (batch.is_too_large or (is_larger and not batch.may_be_written))

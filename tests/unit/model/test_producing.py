@@ -73,3 +73,23 @@ def test_new_batches_wait_for_the_new_producer_id() -> None:
     task.answer(request.number, 1, {T1: NONE}, 1.0)
     assert task.requests(1.0, lambda broker: True) == []
     assert task.needs_producer
+
+
+@each("code", [NOT_ENOUGH_REPLICAS, UNKNOWN_PRODUCER_ID])
+def test_nothing_is_sent_after_a_drop(code: int) -> None:
+    """A batch in flight is not sent again once the batches before or after it are dropped, until the next task begins."""
+    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    task.lead({T0: 1})
+    task.start(ProducerId(7, 0))
+    for _ in range(2):
+        task.add(Batch(T0, 2, 10, 0.0))
+    (request,) = task.requests(0.0, lambda broker: True)
+    assert len(task.drop(in_flight=False)) == 1
+    task.answer(request.number, 1, {T0: code}, 0.0)
+    assert task.requests(1.0, lambda broker: True) == []
+    assert not task.needs_producer
+    assert len(task.drop(in_flight=True)) == 1
+    task.begin()
+    task.start(ProducerId(8, 0))
+    task.add(Batch(T0, 2, 10, 0.0))
+    assert len(task.requests(1.0, lambda broker: True)) == 1
