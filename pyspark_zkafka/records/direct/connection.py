@@ -61,8 +61,9 @@ _SHARE_OF_SESSION = 0.85
 class Link:
     """A socket to an address, with TLS if there is a `context`; not connected yet. Not thread-safe.
 
-    All methods raise ConnectionLost if the connection fails, and Unsupported for what the direct transport cannot do. Both
-    close the socket. The steps of `open` yield at the deadline `pause`, while they wait for the `awaited_events`.
+    All methods raise ConnectionLost if the connection fails, which closes the socket. `open` raises Unsupported for what
+    the direct transport cannot do; close the socket then. The steps of `open` yield at the deadline `pause`, while they
+    wait for the `awaited_events`.
     """
 
     def __init__(self, address: Address, settings: SocketSettings, context: ssl.SSLContext | None) -> None:
@@ -264,7 +265,7 @@ class Connection:
     """A connection to one broker, not open yet. Not thread-safe.
 
     Requests may be sent before earlier requests are answered. All methods raise ConnectionLost if the connection fails, and
-    Unsupported for what the direct transport cannot do. Both close the connection.
+    Unsupported for what the direct transport cannot do. Both close the connection, unless `version` raises Unsupported.
     """
 
     def __init__(
@@ -344,7 +345,10 @@ class Connection:
         return self._link.awaited_events | (select.POLLOUT if self._unsent else 0)
 
     def continue_opening(self, pause: Deadline) -> bool:
-        """Continue to open; return True once open. Blocks until `pause`, or while the host is resolved."""
+        """Continue to open; return True once open. Blocks until `pause`.
+
+        Blocks longer while the host is resolved or a token requested. Raises BrokersUnavailable if a token provider fails.
+        """
         self._link.pause = pause
         with closed_by_errors(self.close):
             for _ in self._opening or ():
@@ -397,7 +401,8 @@ class Connection:
         request, correlation_id = self._pending.popleft()
         self._response, self._received, self._silent_s = None, 0, 0.0
         response = request.reader(body)
-        request.read_header(response, correlation_id)
+        with closed_by_errors(self.close):
+            request.read_header(response, correlation_id)
         return response
 
     def fill(self, buffer: Buffer) -> None:
