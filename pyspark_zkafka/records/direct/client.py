@@ -136,19 +136,10 @@ class DirectClient:
         found = self._connections.get(address)
         return found if found is not None and found.is_open and found.is_idle else None
 
-    def connect(self, address: Address) -> Connection:
-        """The connection to a broker. Blocks for some seconds if it must be opened.
-
-        Raises ConnectionLost and Unsupported.
-        """
-        while (connection := self.try_connect(address, Deadline(math.inf, self.clock))) is None:
-            pass
-        return connection
-
     def try_connect(self, address: Address, deadline: Deadline) -> Connection | None:
         """The connection to a broker; None if it is not open at the deadline. The next call continues to open it.
 
-        Raises ConnectionLost and Unsupported.
+        Raises ConnectionLost and Unsupported, and BrokersUnavailable if a token provider fails.
         """
         found = self.connected(address)
         if found is not None:
@@ -171,8 +162,8 @@ class DirectClient:
     def metadata(self, topic: str, deadline: Deadline | None = None, *, create: bool = False) -> Metadata | None:
         """Request the metadata of a topic from one broker. After a failure, the next call asks another broker.
 
-        None if there is no connection at the deadline; the next call continues to connect. Otherwise it blocks for a round
-        trip. Raises ConnectionLost and Unsupported.
+        None if there is no connection at the deadline, by default in three seconds; the next call continues to connect.
+        Otherwise it blocks for a round trip. Raises ConnectionLost and Unsupported.
         """
         response = self.ask_any(lambda c: metadata_request(c.version(METADATA), topic, create=create), deadline)
         if response is None:
@@ -185,7 +176,7 @@ class DirectClient:
         """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response."""
         server = self._asked or self._next_to_ask()
         self._asked = None
-        connection = self.try_connect(server, deadline or Deadline(math.inf, self.clock))
+        connection = self.try_connect(server, deadline or self.deadline(_FIRST_SETUP_S))
         if connection is None:
             self._asked = server
             return None
@@ -248,9 +239,9 @@ class PartitionBroker:
                 self.avoid_replicas()
             raise
 
-    def connect_leader(self) -> Connection:
-        """The connection to the leader. Blocks while it is opened. Call `find` first."""
-        return self._client.connect(self._known_leader())
+    def connect_leader(self, deadline: Deadline) -> Connection | None:
+        """The connection to the leader; None if it is not open at the deadline. Call `find` first."""
+        return self._client.try_connect(self._known_leader(), deadline)
 
     def find(self, deadline: Deadline | None = None) -> int | None:
         """Request the leader unless it is known. Returns 0, or the broker's error if there is no leader.

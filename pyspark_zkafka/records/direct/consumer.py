@@ -101,7 +101,7 @@ class DirectConsumer:
         return self._decoder.take()
 
     def watermarks(self, deadline: Deadline) -> tuple[int, int]:
-        """Tries again after a failed connection until the deadline."""
+        """Tries again after a failed connection until the deadline. May block for some seconds after it, as `poll` does."""
         while True:
             try:
                 return self._log_end(EARLIEST, deadline), self._log_end(LATEST, deadline)
@@ -116,10 +116,12 @@ class DirectConsumer:
         """One end of the log. Under read_committed, LATEST is the last stable offset. Raises ConnectionLost."""
         doing = reading_watermarks(self._partition)
         self._fetcher.abandon()  # its request may occupy the connection
-        code = self._broker.find()
+        code = self._broker.find(deadline)
         if code:
             raise from_kafka(KafkaError(code), doing)
-        connection = self._broker.connect_leader()
+        connection = self._broker.connect_leader(deadline) if code == NONE else None
+        if connection is None:
+            raise ConnectionLost("no broker was connected in time")
         version = connection.version(LIST_OFFSETS)
         committed = self._client.settings.fetch.read_committed
         request = list_offsets_request(version, self._partition, which, self._broker.epoch, read_committed=committed)
@@ -268,20 +270,22 @@ class Fetcher:
         connection = None if code != NONE else self._broker.connect(deadline)
         if connection is None:
             return None
-        refused = self._validate(connection)
-        if refused is None:
-            self._send(connection)
-        return refused
+        is_validated = self._last_epoch < 0 or self._validated_epoch == self._broker.epoch
+        if not is_validated and self._fetch_version(connection) < FIRST_DIVERGING:
+            leader = self._broker.connect_leader(deadline)
+            refused = None if leader is None else self._validate(leader)
+            if leader is None or refused is not None:
+                return refused
+        self._send(connection)
+        return None
 
-    def _validate(self, connection: Connection) -> PartitionData | None:
-        """Ask a new leader whether its log was truncated below the position, if its version of Fetch does not report that.
+    def _validate(self, leader: Connection) -> PartitionData | None:
+        """Ask a new leader whether its log was truncated below the position, as its version of Fetch does not report that.
 
-        None if it was not, or if the broker cannot answer. As ``rd_kafka_offset_validate`` of librdkafka.
+        Returns the truncation, or the broker's error. None if the log was not truncated, or if the broker does not report
+        it to consumers. As ``rd_kafka_offset_validate`` of librdkafka.
         """
         epoch = self._broker.epoch
-        if self._last_epoch < 0 or self._validated_epoch == epoch or self._fetch_version(connection) >= FIRST_DIVERGING:
-            return None
-        leader = self._broker.connect_leader()
         if leader.has(OFFSET_FOR_LEADER_EPOCH):
             version = leader.version(OFFSET_FOR_LEADER_EPOCH)
             request = epoch_end_request(version, self._partition, epoch, self._last_epoch)
@@ -341,7 +345,8 @@ class Fetcher:
             self._stop(poll)
             epoch, end = data.diverging
             poll.truncation = (
-                f"leader epoch {self._last_epoch} is unknown to the leader: epoch {epoch} ends at offset {end}"
+                f"the record before offset {self._offset} has leader epoch {self._last_epoch}; on the leader, "
+                f"epoch {epoch} ends at offset {end}"
             )
             return None
         if not data.records:
@@ -383,7 +388,7 @@ class Fetcher:
 
     def _advance(self, data: PartitionData, until: int) -> FedBatches:
         """Feed the records, move past them, and request the next records."""
-        fed = self._feed(data.records, (data.aborted or ()) if self._settings.read_committed else None)
+        fed = self._feed(data.records, data.aborted if self._settings.read_committed else None)
         if fed.malformed:
             raise MalformedResponse(f"a record batch of wrong length after offset {max(self._offset, fed.next_offset)}")
         if fed.exhausted or (fed.size and fed.next_offset <= self._offset):

@@ -140,9 +140,9 @@ class PartitionData:
     """The data of one partition in a response; `records` refers to the bytes of the response.
 
     `throttle_ms` is the time that the client must wait. If the leader's log was truncated below the offset, `diverging` is
-    the epoch of the record before it and the end of that epoch. `aborted` has the producer id and first offset of each
-    aborted transaction; None under read_uncommitted. `replica` is the preferred read replica, -1 for the leader. `by_id` is
-    True if the broker has compared the topic's id.
+    the leader's last epoch up to that of the record before the offset, and the end of that epoch. `aborted` has the
+    producer id and first offset of each aborted transaction; it is empty under read_uncommitted. `replica` is the preferred
+    read replica, -1 for the leader. `by_id` is True if the broker has compared the topic's id.
     """
 
     throttle_ms: int
@@ -150,7 +150,7 @@ class PartitionData:
     high_watermark: int = -1
     last_stable_offset: int = -1
     diverging: tuple[int, int] | None = None
-    aborted: tuple[tuple[int, int], ...] | None = None
+    aborted: tuple[tuple[int, int], ...] = ()
     replica: int = -1
     records: memoryview = _NO_RECORDS
     by_id: bool = False
@@ -196,7 +196,7 @@ def _read_partition(response: Reader, throttle_ms: int) -> tuple[int, PartitionD
     version = response.version
     index, error, high = response.int32(), response.int16(), response.int64()
     if version < 4:  # before transactions
-        return index, PartitionData(throttle_ms, error, high, high, aborted=(), records=response.nullable_bytes())
+        return index, PartitionData(throttle_ms, error, high, high, records=response.nullable_bytes())
     stable = response.int64()
     if version >= 5:
         response.int64()  # log start offset

@@ -23,6 +23,7 @@ from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import Script, ScriptedBroker, answered
 
 NOWHERE = "127.0.0.1:1"
+NEVER = Deadline(math.inf)
 
 
 def client(*servers: str, **kafka: Any) -> DirectClient:
@@ -32,11 +33,11 @@ def client(*servers: str, **kafka: Any) -> DirectClient:
 def test_response_that_is_due() -> None:
     """A connection with a response due is closed and replaced before another request."""
     with ScriptedBroker(lambda request: b"") as broker, client(NOWHERE) as opened:
-        first = opened.connect(broker.address)
-        assert opened.connect(broker.address) is first
+        first = opened.try_connect(broker.address, NEVER)
+        assert opened.try_connect(broker.address, NEVER) is first
         first.send(Request(FETCH, 11, b""))
         assert opened.connected(broker.address) is None
-        assert opened.connect(broker.address) is not first
+        assert opened.try_connect(broker.address, NEVER) is not first
         assert not first.is_open
 
 
@@ -134,14 +135,14 @@ def cluster() -> Iterator[Cluster]:
 
 def address(broker: PartitionBroker) -> str:
     """Return the address of current fetches."""
-    return str(broker.connect(Deadline(math.inf)))
+    return str(broker.connect(NEVER))
 
 
 def test_planned_leader(cluster: Cluster) -> None:
     """The plan's leader and its epoch are used without a metadata request."""
     broker = cluster.broker(cluster.planned, "127.0.0.1:1")
     assert (broker.find(), broker.epoch, broker.connected()) == (0, 4, None)
-    opened = broker.connect_leader()
+    opened = broker.connect_leader(NEVER)
     assert str(opened) == cluster.planned
     assert broker.connected() is opened
     assert METADATA not in cluster.partition.asked
@@ -190,7 +191,7 @@ def test_errors_of_metadata(cluster: Cluster, metadata: dict[str, int], code: in
     assert broker.find() == code
     if code:
         with pytest.raises(RuntimeError, match="the leader has not been found"):
-            broker.connect_leader()
+            broker.connect_leader(NEVER)
 
 
 def test_unknown_partition(cluster: Cluster) -> None:
@@ -214,7 +215,7 @@ def test_preferred_replica(cluster: Cluster, endpoints: tuple[str, ...]) -> None
     broker.prefer(9)
     assert broker.is_replica
     assert address(broker) == f"127.0.0.1:{cluster.replica.address[1]}"
-    assert str(broker.connect_leader()) == cluster.planned
+    assert str(broker.connect_leader(NEVER)) == cluster.planned
     cluster.clock.now += OLD_S
     assert broker.is_replica
     cluster.clock.now += 1
@@ -248,14 +249,14 @@ def test_replica_out_of_reach(cluster: Cluster) -> None:
     broker = cluster.broker(cluster.planned)
     broker.prefer(9)
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed"):
-        broker.connect(Deadline(math.inf))
+        broker.connect(NEVER)
     assert broker.avoids_replicas
 
 
 def test_leader_out_of_reach(cluster: Cluster) -> None:
     """A leader that accepts no connection does not make the client avoid replicas."""
     broker = cluster.broker(f"127.0.0.1:{NOWHERE_PORT}")
-    connect: list[Callable[[], object]] = [lambda: broker.connect(Deadline(math.inf)), broker.connect_leader]
+    connect: list[Callable[[], object]] = [lambda: broker.connect(NEVER), lambda: broker.connect_leader(NEVER)]
     for call in connect:
         with pytest.raises(ConnectionLost):
             call()

@@ -104,6 +104,22 @@ def test_ends_of_the_log_in_time() -> None:
     assert FETCH not in partition.asked
 
 
+@pytest.mark.parametrize("endpoints", [1, 0], ids=["leader", "bootstrap server"])
+def test_ends_of_the_log_of_a_silent_broker(endpoints: int) -> None:
+    """A broker that accepts connections and stays silent does not delay the error."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        split = Split(TP, 0, UNTIL, 0, 1, (0,), (server,) * endpoints)
+        with (
+            DirectClient(settings_of({"bootstrap.servers": server})) as client,
+            DirectConsumer(client, split, pa.schema([("offset", pa.int64())])) as opened,
+        ):
+            begin = time.monotonic()
+            with pytest.raises(BrokersUnavailable, match="no broker was connected in time"):
+                opened.watermarks(Deadline.after(0.2))
+            assert time.monotonic() - begin < 2.0  # a connection may take three seconds
+
+
 @pytest.mark.parametrize(("error", "is_retriable"), [(NOT_LEADER, True), (REFUSED, False)])
 def test_ends_of_the_log_that_are_refused(error: int, is_retriable: bool) -> None:
     """A broker's error is raised at once, and the leader is looked up again."""
@@ -158,7 +174,7 @@ def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> No
     found, poll = fetch(fetcher)
     assert found is None
     assert poll.out_of_range
-    assert poll.truncation == "leader epoch 1 is unknown to the leader: epoch 1 ends at offset 5"
+    assert poll.truncation == "the record before offset 10 has leader epoch 1; on the leader, epoch 1 ends at offset 5"
     assert partition.asked == [FETCH, FETCH, METADATA, EPOCH_END]
     fetcher.seek(10)
     assert fetch(fetcher)[0] == 20
