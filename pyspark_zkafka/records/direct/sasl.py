@@ -98,7 +98,7 @@ def _token(endpoint: TokenEndpoint) -> str:
 
 def _request_token(endpoint: TokenEndpoint) -> Mapping[str, Any]:
     # Imported here: these modules take 20 ms, and few logins need them.
-    from http.client import HTTPException
+    from http.client import HTTPException, InvalidURL
     from urllib.error import HTTPError, URLError
     from urllib.parse import urlencode
     from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -116,15 +116,19 @@ def _request_token(endpoint: TokenEndpoint) -> Mapping[str, Any]:
     opener = build_opener(HTTPSHandler(context=_context(endpoint)), NoRedirect())
     try:
         with opener.open(Request(endpoint.url, form, headers), timeout=_TOKEN_TIMEOUT_S) as response:
-            answer = json.loads(response.read(_MOST_ANSWER_BYTES))
+            content = response.read(_MOST_ANSWER_BYTES)
     except HTTPError as error:
         error.close()
         failure = ConnectionLost if error.code >= 500 or error.code in (408, 429) else LoginRefused
         raise failure(f"OAUTHBEARER: the token endpoint answers with status {error.code}") from None
+    except (InvalidURL, ValueError):
+        raise Unsupported("OAUTHBEARER: the URL of the token endpoint is malformed") from None
     except (OSError, HTTPException) as error:  # URLError is an OSError
         if isinstance(error, URLError) and isinstance(error.reason, ssl.SSLError):
             raise Unsupported("OAUTHBEARER: the TLS handshake with the token endpoint failed") from None
         raise ConnectionLost(f"OAUTHBEARER: the token endpoint is out of reach ({type(error).__name__})") from None
+    try:
+        answer = json.loads(content)
     except ValueError:
         raise Unsupported("OAUTHBEARER: the answer of the token endpoint is not JSON") from None
     return answer if isinstance(answer, dict) else {}

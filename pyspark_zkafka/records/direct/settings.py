@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import ssl
 from collections.abc import Collection, Iterator, Mapping
@@ -19,6 +20,7 @@ from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.retries import Backoff
 
 _KAFKA_PORT = 9092
+_SERVER = re.compile(r"(?:\[(?P<ipv6>[^]/]+)]|(?P<host>[^]:/[]+))(?::(?P<port>[0-9]{0,5}))?")
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 # Ignored: they configure librdkafka's queues, threads, group and log, and do not affect what is read or written.
@@ -217,14 +219,11 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _server(text: str) -> tuple[str, int]:
-    if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        port = rest.removeprefix(":")
-    else:
-        host, _, port = text.partition(":")
-    if not host or "/" in text or not (port or "1").isdecimal():
+    found = _SERVER.fullmatch(text)
+    port = int(found["port"] or _KAFKA_PORT) if found else 0
+    if found is None or not 0 < port < 2**16:
         raise Unsupported("a bootstrap server that is not host:port")
-    return host, int(port or _KAFKA_PORT)
+    return found["ipv6"] or found["host"], port
 
 
 class _Properties:

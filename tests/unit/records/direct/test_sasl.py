@@ -199,3 +199,9 @@ class TestBearer:
             next(exchange(TokenEndpoint("http://127.0.0.1:1/", "me", PASSWORD)))
         with pytest.raises(Unsupported, match="authorities"):
             next(exchange(TokenEndpoint("https://127.0.0.1:1/", "me", PASSWORD, ca_location="/no/such/file")))
+
+    @pytest.mark.parametrize("url", ["http://[::1/token", "http://127.0.0.1:port/token", "http://[::1]/a token"])
+    def test_malformed_url(self, url: str) -> None:
+        """A malformed URL is not retried."""
+        with pytest.raises(Unsupported, match="the URL of the token endpoint is malformed"):
+            next(exchange(TokenEndpoint(url, "me", PASSWORD)))

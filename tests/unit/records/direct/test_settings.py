@@ -13,7 +13,14 @@ from cryptography import x509
 from pyspark_zkafka.brokers.clients import consumer_properties
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.values import ConnectionOptions
-from pyspark_zkafka.records.direct.settings import Settings, TlsSettings, TokenEndpoint, settings_of, tls_context
+from pyspark_zkafka.records.direct.settings import (
+    Settings,
+    TlsSettings,
+    TokenEndpoint,
+    parse_servers,
+    settings_of,
+    tls_context,
+)
 from pyspark_zkafka.records.direct.wire import Unsupported
 from tests.support.cases import each
 from tests.support.certificates import Authority
@@ -258,3 +265,10 @@ def test_ciphers(trusting: TlsSettings) -> None:
     name = "ECDHE-ECDSA-AES256-GCM-SHA384"
     offered = tls_context(replace(trusting, ciphers=name)).get_ciphers()
     assert [c["name"] for c in offered if c["protocol"] != "TLSv1.3"] == [name]
+
+
+@each("server", ["[::1", "[::1]9094", "[]:1", "::1", "a:0", "a:65536", "a:99999999", "a:b", "PLAINTEXT://a:1", "a]:1"])
+def test_server_of_another_form(server: str) -> None:
+    """A server that is not host:port is left to librdkafka."""
+    with pytest.raises(Unsupported, match="a bootstrap server that is not host:port"):
+        parse_servers(server)
