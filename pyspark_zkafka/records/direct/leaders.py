@@ -44,7 +44,9 @@ class _Leader:
 
 
 class LeaderConnections:
-    """Sends the requests of `Producing` to leaders, and reports their outcomes to it. Only `wait` blocks.
+    """Sends the requests of `Producing` to leaders, and reports their outcomes to it.
+
+    Only `wait` blocks, and `is_ready` while a host is resolved or a token requested.
 
     `clock` is `Producing`'s clock. `protocol` returns the protocol of the open transaction. `report` is called with lost
     connections and refused logins.

@@ -41,7 +41,7 @@ SECOND_PROTOCOL = 2
 
 PRODUCE = Api("Produce", 0, 5, 12, 9)
 FIRST_PRODUCE = 8
-"""The newest version of Produce to use without KIP-890. Newer ones add partitions to the transaction by themselves."""
+"""The newest version of Produce to use without KIP-890. Version 12 makes brokers add partitions to the transaction."""
 INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 1, 2)
 FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 2, 3)
 ADD_PARTITIONS = Api("AddPartitionsToTxn", 24, 0, 2, 3)

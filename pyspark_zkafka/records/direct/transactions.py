@@ -64,8 +64,8 @@ _DRAIN_S = 5.0
 class DirectTransactions(Transactions):
     """The `Transactions` over coordinators. `sender` sends the rows.
 
-    Once the transaction must be aborted, or another producer has fenced this one, `begin`, `commit_offset` and `commit`
-    raise that error again.
+    Once the transaction must be aborted, or another producer has fenced this one, `init`, `begin`, `commit_offset` and
+    `commit` raise that error again.
 
     Call `init` before each transaction. It changes the epoch, so that no late message can end the transaction, or become a
     part of it.
@@ -98,7 +98,7 @@ class DirectTransactions(Transactions):
         self._producer: ProducerId | None = None
         self._failure: KafkaError | None = None
         self._is_open = False
-        self._is_known_to_brokers = False  # whether they may have a partition or an offset of the transaction
+        self._is_known_to_brokers = False  # whether they have a partition, or may have an offset, of the transaction
         self._added_group: str | None = None
         self._offset_may_follow = False
         self._asked: Message | None = None

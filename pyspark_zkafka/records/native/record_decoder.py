@@ -49,9 +49,9 @@ _GZIP_CHUNK = 16 * 1024
 class RecordDecoder:
     """Gathers Arrow batches of one partition from fetch responses, in formats 0, 1 and 2.
 
-    Checks every CRC and every length. Skips control batches and aborted transactions. `position` is the next offset, after
-    the last batch that was read, even if its records were skipped. Open for its ``with`` block. Not thread-safe, not
-    pickle-safe.
+    Checks every CRC, and every length but those in headers that are not requested. Skips control batches and aborted
+    transactions. `position` is the next offset, after the last batch that was read, even if its records were skipped. Open
+    for its ``with`` block. Not thread-safe, not pickle-safe.
     """
 
     def __init__(self, partition: TopicPartition, schema: pa.Schema) -> None:
@@ -297,10 +297,10 @@ def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
     view = memoryview(data).cast("B")  # pyarrow calls its bytes signed
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _snappy_block(view, bound)
-    blocks, left = [], bound
+    blocks, done = [], 0
     for block in _xerial_blocks(view):
-        blocks.append(_snappy_block(block, left))
-        left -= blocks[-1].size
+        blocks.append(_snappy_block(block, bound, done))
+        done += blocks[-1].size
     return blocks[0] if len(blocks) == 1 else pa.py_buffer(b"".join(blocks))
 
 
@@ -316,13 +316,13 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         at += length
 
 
-def _snappy_block(data: memoryview, bound: int) -> pa.Buffer:
-    """Decompress a block, which starts with its decompressed size as a varint."""
+def _snappy_block(data: memoryview, bound: int, done: int = 0) -> pa.Buffer:
+    """Decompress a block, which starts with its decompressed size as a varint. `done` bytes precede it."""
     size = 0
     for n, byte in enumerate(data[:5]):
         size |= (byte & 0x7F) << 7 * n
         if byte < 0x80:
-            _require_bound(size, bound)
+            _require_bound(done + size, bound)
             return pa.Codec("snappy").decompress(data, decompressed_size=size)
     raise CorruptRecords("a snappy block without its size")
 

@@ -204,7 +204,7 @@ enum {
     AVRO_ITEMS,          /* more items than the payload can have */
     AVRO_BLOCK,          /* a block with `found` bytes more than its stated size */
     AVRO_DIGITS,         /* a decimal beyond the precision */
-    AVRO_TIME,           /* a time beyond 64 bits */
+    AVRO_TIME,           /* a time beyond 64 bits, or outside a day */
     AVRO_DEEP,           /* more than `found` nested levels */
     AVRO_TRAILING        /* bytes after the value */
 };

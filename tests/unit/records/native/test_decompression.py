@@ -50,8 +50,10 @@ def test_bombs(name: str) -> None:
 
 def test_bomb_of_snappy_sizes() -> None:
     """A size that a snappy block falsely claims is refused before memory is allocated for it."""
-    with pytest.raises(Unsupported, match="more than 67108864 bytes"):
-        unpacked("snappy", b"\xff\xff\xff\xff\x07abc")
+    bomb = b"\xff\xff\xff\xff\x07abc"
+    for name, records in [("snappy", bomb), ("xerial", xerial(TEXT) + struct.pack(">i", len(bomb)) + bomb)]:
+        with pytest.raises(Unsupported, match="more than 67108864 bytes"):
+            unpacked(name, records)
 
 
 def test_bound() -> None:
