@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, Position
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
 __all__ = ["GroupBrokers"]
 
@@ -22,7 +22,7 @@ class GroupBrokers:
     Parameters
     ----------
     logs : mapping
-        The first offset and the end of each log.
+        The first offset and the end of each log. The record at offset n has the timestamp n.
     stored : dict
         Offsets by group.
     states : dict
@@ -52,9 +52,14 @@ class GroupBrokers:
     def list_offsets_each(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0
     ) -> tuple[Offsets, dict[TopicPartition, ZKafkaError]]:
-        """Return the ends of logs, and the errors of partitions without a leader."""
-        found = {tp: self.logs[tp][position != EARLIEST] for tp, position in wanted.items() if tp not in self.offline}
+        """Return the offsets of positions, and the errors of partitions without a leader."""
+        found = {tp: self._offset(position, *self.logs[tp]) for tp, position in wanted.items() if tp not in self.offline}
         return found, {tp: self.offline[tp] for tp in wanted if tp in self.offline}
+
+    def _offset(self, position: Position, start: int, end: int) -> int:
+        if isinstance(position, AtTimestamp):
+            return max(start, position.timestamp_ms) if position.timestamp_ms < end else -1
+        return {EARLIEST: start, LATEST: end}[position]
 
     def group_names(self) -> list[str]:
         """Return the groups with offsets."""

@@ -53,12 +53,7 @@ class FakeLogs:
     def __call__(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         """Return the offset of each position."""
         self.asked += wanted
-        return {tp: self._offset(position, *self.ends[tp]) for tp, position in wanted.items()}
-
-    def _offset(self, position: Position, start: int, end: int) -> int:
-        if isinstance(position, AtTimestamp):
-            return max(start, position.timestamp_ms) if position.timestamp_ms < end else -1
-        return {EARLIEST: start, LATEST: end}[position]
+        return GroupBrokers(self.ends).list_offsets_each(wanted)[0]
 
 
 LOGS = {T0: (10, 100), T1: (0, 50)}
@@ -365,11 +360,12 @@ def offsets(rows: list[Row]) -> dict[int, int]:
         ({"to_offset": 0}, {0: 0, 1: 10}),
         ({"by_duration": "P1D"}, {0: 100, 1: 20}),
         ({"to_datetime": "2026-11-21T02:41:05.441"}, {0: 100, 1: 20}),
+        ({"to_datetime": "1970-01-01T00:00:00.012"}, {0: 12, 1: 12}),
     ],
     ids=lambda value: "-".join(map(str, value)),
 )
 def test_scenarios(run: Callable[..., list[Row]], scenario: dict[str, Any], found: dict[int, int]) -> None:
-    """Each scenario gives its offsets within the logs; no record is as recent as the times used here."""
+    """Each scenario gives its offsets within the logs; after the last record's time, the latest ones."""
     assert offsets(run(reset_offsets, "g", topic=["t"], dry_run=True, **scenario)) == found
 
 
