@@ -135,16 +135,22 @@ def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
 
 def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -> None:
     """Silent brokers do not delay a scrape beyond its time-out, and ZooKeeper's data are shown."""
-    stop = threading.Event()
+    timeout_s, stop = 1, threading.Event()
 
     def wait(ensemble: Ensemble) -> GroupReports:
         stop.wait(60)
         return answer(ensemble)
 
-    registry = scrape(lambda: ENSEMBLE, wait, TIMEOUT_S)
-    found = shown_once(UP, registry, BROKERS_UP)
+    def read_slowly() -> Ensemble:
+        time.sleep(0.7 * timeout_s)
+        return ENSEMBLE
+
+    registry = scrape(read_slowly, wait, timeout_s)
+    up, duration_s = shown_once(UP, registry, BROKERS_UP, "zkafka_scrape_duration_seconds")
     stop.set()
-    assert found == [0]
+    assert up == 0
+    assert duration_s is not None
+    assert duration_s < 1.4 * timeout_s
 
 
 def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
