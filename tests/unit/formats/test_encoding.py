@@ -17,7 +17,7 @@ from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats import encoding, protobuf
 from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
 from pyspark_zkafka.formats.registry import StoredSchema
-from pyspark_zkafka.model.rows import outgoing
+from pyspark_zkafka.model.rows import Encode, outgoing
 from pyspark_zkafka.options.batch import parse_write
 from tests.support import fake_format
 
@@ -64,12 +64,20 @@ def plan(frame: pa.Schema = FRAME, **options: str) -> EncodingPlan:
     return pickle.loads(pickle.dumps(found))  # type: ignore[no-any-return]
 
 
-def sent(found: EncodingPlan, *rows: tuple[str | None, int | None, str], topic: str | None = None) -> list[Any]:
-    """Return topic, key and value of rows as they are sent, from rows of key, number and topic."""
+def sent(
+    found: EncodingPlan,
+    *rows: tuple[str | None, int | None, str],
+    topic: str | None = None,
+    encode: Encode | None = None,
+) -> list[Any]:
+    """Return topic, key and value of rows as they are sent, from rows of key, number and topic.
+
+    Each call is a task of its own, unless the encoder of a task is given.
+    """
     keys, numbers, topics = zip(*rows, strict=True)
     values = pa.array([None if number is None else {"x": number} for number in numbers], STRUCT)
     batch = pa.record_batch([pa.array(keys, pa.string()), values, pa.array(topics)], ["key", "value", "topic"])
-    parts = outgoing(batch, topic, row_encoder(found))
+    parts = outgoing(batch, topic, encode or row_encoder(found))
     return [(p.topic, *pair) for p in parts for pair in zip(p.key.to_pylist(), p.value.to_pylist(), strict=True)]  # type: ignore[union-attr]
 
 
@@ -112,10 +120,10 @@ def test_topics_of_rows(registry: Subjects) -> None:
     found = plan(**options())
     assert registry.requests == []
     encode = row_encoder(found)
-    rows = sent(found, ("a", 1, "t"), ("b", 2, "u"), ("c", 3, "t"))
-    assert rows == [("t", b"a", b"\0\0\0\0\x011"), ("t", b"c", b"\0\0\0\0\x013"), ("u", b"b", b"\0\0\0\0\x022")]
+    for _ in range(2):
+        rows = sent(found, ("a", 1, "t"), ("b", 2, "u"), ("c", 3, "t"), encode=encode)
+        assert rows == [("t", b"a", b"\0\0\0\0\x011"), ("t", b"c", b"\0\0\0\0\x013"), ("u", b"b", b"\0\0\0\0\x022")]
     assert [request[0] for request in registry.requests] == ["t-value", "u-value"]
-    assert encode is not None
 
 
 def test_latest_version(registry: Subjects) -> None:
@@ -131,6 +139,9 @@ def test_a_column_that_does_not_fit(registry: Subjects) -> None:
     for more in ({"topic": "t"}, {}):
         with pytest.raises(OptionError, match=expected):
             plan(value_format="avro", value_schema="other", **more)
+    with pytest.raises(OptionError, match=expected.replace("avro", "avro-confluent")):
+        plan(**options(topic="t", value_schema="other"))
+    assert registry.requests == []
 
 
 def test_a_row_that_cannot_be_encoded(registry: Subjects) -> None:
