@@ -48,11 +48,12 @@ def test_start(client: EnsembleClient, file: Path, run: Callable[..., list[Row]]
         run(reassign, file, no_wait=True)
 
 
-def test_verify(file: Path, run: Callable[..., list[Row]]) -> None:
+def test_verify(file: Path, run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]) -> None:
     """A move that was never requested is shown as failed with exit status 1."""
     with pytest.raises(typer.Exit) as caught:
         run(reassign, file, verify=True)
     assert caught.value.exit_code == 1
+    assert [(row["partition"], row["status"]) for row in json.loads(capsys.readouterr().out)] == [(0, "failed")]
 
 
 def test_problems() -> None:

@@ -40,12 +40,15 @@ def test_left_out(client: EnsembleClient, run: Callable[..., list[Row]]) -> None
     assert [row["partition"] for row in run(export_offsets, ["g"])] == [0, "1-0"]
 
 
-def test_unreadable_offset(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+def test_unreadable_offset(
+    client: EnsembleClient, run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]
+) -> None:
     """An unreadable offset fails the command after the other offsets were written."""
     client.put("/consumers/g/offsets/t/1", b"five")
     with pytest.raises(typer.Exit) as caught:
         run(export_offsets, ["g"])
     assert caught.value.exit_code == 1
+    assert '"offset": 5' in capsys.readouterr().out
 
 
 def test_import_of_a_file(

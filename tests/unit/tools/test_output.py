@@ -21,8 +21,10 @@ COLUMNS = (*columns("topic partition current_offset", right="partition current_o
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """JSON is one list of objects with the columns in order, and null, lists and Booleans keep their types."""
-    Output(as_json=True).rows(ROWS, COLUMNS)
-    assert json.loads(capsys.readouterr().out) == ROWS
+    Output(as_json=True).rows([dict(reversed(row.items())) for row in ROWS], COLUMNS)
+    found = json.loads(capsys.readouterr().out)
+    assert found == ROWS
+    assert [list(row) for row in found] == [[column.name for column in COLUMNS]] * 2
 
 
 def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:

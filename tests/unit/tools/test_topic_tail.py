@@ -233,10 +233,15 @@ class Consumer:
 
 @pytest.fixture
 def reading() -> Callable[..., tuple[Consumer, list[int]]]:
-    """A function that reads ranges from prepared answers, and returns the consumer and the offsets read."""
+    """A function that reads ranges from prepared answers, and returns the consumer and the offsets read.
 
-    def run(ranges: list[OffsetRange], *answers: list[Message], until_end: bool = True) -> tuple[Consumer, list[int]]:
-        consumer, found = Consumer(list(answers)), list[int]()
+    The offsets are also added to `found`, for reads that end with an error.
+    """
+
+    def run(
+        ranges: list[OffsetRange], *answers: list[Message], until_end: bool = True, found: list[int] | None = None
+    ) -> tuple[Consumer, list[int]]:
+        consumer, found = Consumer(list(answers)), [] if found is None else found
         client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
         for messages in read(client, ranges, until_end=until_end):
             found += [message.offset() or 0 for message in messages]
@@ -264,8 +269,10 @@ def test_reading_to_the_ends(reading: Any) -> None:
 def test_following(reading: Any) -> None:
     """Without an end, reading continues after the end of a log."""
     answers = [Message(5, None, error=KafkaError._PARTITION_EOF)], [Message(5)], [Message(6)]
+    found: list[int] = []
     with pytest.raises(KeyboardInterrupt):
-        reading([OffsetRange(T0, 5, 5)], *answers, until_end=False)
+        reading([OffsetRange(T0, 5, 5)], *answers, until_end=False, found=found)
+    assert found == [5, 6]
 
 
 @each(
