@@ -94,7 +94,7 @@ def test_refused_messages() -> None:
     """Recursive messages are refused as by Spark, and so are messages without fields, empty structs in Spark."""
     refused = [table for table in VECTORS["reads"] if not table.get("type", {}).get("fields")]
     for table in refused:
-        with pytest.raises(OptionError):
+        with pytest.raises(OptionError, match=" is recursive " if table.get("refused") else " has no fields "):
             _ = schema_of(table).type
     theirs = {table["message"]: table.get("refused") for table in refused}
     assert theirs == {

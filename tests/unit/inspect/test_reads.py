@@ -88,7 +88,7 @@ def test_malformed_znodes(client: EnsembleClient) -> None:
         report = read_cluster(client, ("brokers", "topics", "configs", "admin"), topics)
         assert [found.broker.id for found in report.registrations or ()] == [1]
         assert (sorted(report.snapshot.topics), sorted(report.configs or ())) == (["a", "b"], ["a", "b"])
-        assert sorted(report.unreadable) == malformed[:2] if topics is None else malformed
+        assert sorted(report.unreadable) == malformed[:2]
     assert sorted(read_cluster(client, ("configs",)).unreadable) == ["/config/topics/bad"]
     assert sorted(read_cluster(client, ("topics", "configs"), ["a"]).unreadable) == ["/brokers/ids/2"]
     for part in ("topics", "configs"):

@@ -94,5 +94,6 @@ def test_ignored_ctrl_c() -> None:
     try:
         with interrupted_afterwards():
             signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
