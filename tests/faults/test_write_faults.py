@@ -170,9 +170,11 @@ def test_a_failing_frame_sends_no_more(
         yield from batches(1, rows=10)
         raise ValueError("the source failed")
 
-    write = options(new_topic(), **{"kafka.linger.ms": "60000"})
+    topic = new_topic()
+    write = options(topic, **{"kafka.linger.ms": "60000"})
     with pytest.raises(ValueError, match="the source failed"):
         ZKafkaWriter(write, plan_write(write)).write(failing())
+    assert written(zookeeper, topic) == []
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ import pytest
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import Transport
-from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.select import open_producer
 from tests.support.both_paths import HASTY, Failed, connection, outcome, same, unnumbered
 from tests.support.both_paths_writes import HEADERS, Write, frame, send
@@ -115,14 +115,24 @@ class TestFailedWrites:
         found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", []))
         assert found.message.startswith("making a producer: _INVALID_ARG (")
 
-    def test_error_of_the_caller(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """An error in the caller closes the producer while rows are still queued."""
+    def test_error_of_the_caller(
+        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An error in the caller closes the producer while rows are still queued, and these never arrive."""
+        topics, closed, close = [new_topic(), new_topic()], list[CountingProducer](), CountingProducer.__exit__
+
+        def note(self: CountingProducer, *exc: object) -> None:
+            close(self, *exc)
+            closed.append(self)
 
         def act(transport: Transport) -> Any:
             how = connection(zkafka_cluster.bootstrap_servers, transport, {"linger.ms": 60_000})
-            rows = next(outgoing(frame(value=[b"v"] * 5000), new_topic()))
+            rows = next(outgoing(frame(value=[b"v"] * 5000), topics[len(closed)]))
             with open_producer(how, producer_properties(how, zkafka_cluster.bootstrap_servers)) as producer:
                 producer.send(rows, np.zeros(5000, dtype=np.int32))
                 raise ZKafkaError("STOP", "enough")
 
+        monkeypatch.setattr(CountingProducer, "__exit__", note)
         assert same(act).condition == "STOP"
+        assert len(closed) == 2
+        assert [arrived(zkafka_cluster.bootstrap_servers, topic)[0] for topic in topics] == [[], []]
