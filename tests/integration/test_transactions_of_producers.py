@@ -170,12 +170,19 @@ def test_visible_after_commit(writer: Writer) -> None:
 def test_aborted(writer: Writer) -> None:
     """Rows and offset of an aborted transaction never become visible, and the producer can continue."""
     with writer.open() as producer:
+        writer.write(producer, 1, b"a")
+        assert writer.stores(1)
+        before = writer.entry()
         producer.begin()
-        writer.send(producer, b"a")
+        writer.send(producer, b"b")
+        producer._add_offset(GroupOffset(writer.group, writer.topic, 0, 2, "aborted"))
         producer.abort()
         assert not producer.is_open
-        writer.write(producer, 1, b"b")
-    assert writer.shows(b"b")
+        assert eventually(writer.is_complete)
+        assert writer.entry() == before
+        writer.write(producer, 3, b"c")
+    assert writer.shows(b"a", b"c")
+    assert writer.stores(3)
 
 
 def test_offset_alone(writer: Writer) -> None:
