@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -156,10 +157,13 @@ def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int)
 
 def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
     """Records with a wrong CRC fail the read; no record of their batch is returned."""
-    with FaultyWire(zkafka_cluster.port(0), flip(120_000)) as wire, direct_reader(topic, wire.address) as (_, reader):
+    with FaultyWire(zkafka_cluster.port(0), flip(1_120_000)) as wire, direct_reader(topic, wire.address) as (_, reader):
         found: list[int] = []
-        with pytest.raises(ClusterStateError, match=r"\[KAFKA_ERROR\] .*_BAD_MSG \(record batch at offset \d+"):
+        with pytest.raises(ClusterStateError, match=r"\[KAFKA_ERROR\] .*_BAD_MSG \(record batch at offset \d+") as caught:
             found.extend(offset for batch in reader.batches() for offset in batch.column(0).to_pylist())
+    damaged = re.search(r"record batch at offset (\d+)", caught.value.message)
+    assert damaged is not None
+    assert 0 < len(found) <= int(damaged[1])
     assert found == list(range(len(found)))
 
 
