@@ -134,6 +134,7 @@ def test_missing_right(
     query = SlotQuery({**options, "transport": path})
     with pytest.raises(ZKafkaError, match=MISSED[missing].format(prefix=rights.prefix)) as refused:
         query.write(0, rows(TEN))
+    assert rights.documented[missing].name in refused.value.message
     assert not refused.value.retriable
     assert not visible(zkafka_cluster, options)
     rights.grant(rights.documented[missing])
