@@ -65,7 +65,7 @@ def test_a_limited_query_of_a_group(
 
 
 def test_bytes_of_decoded_columns(spark: SparkSession, zookeeper: dict[str, str]) -> None:
-    """Bytes of a frame with a decoded column can be observed; the column does not count."""
+    """Bytes of a frame with a decoded column can be observed, which leaves its columns unchanged."""
     decoded = {"subscribe": "t", "value.format": "json", "value.schema": "id bigint"}
     frame = spark.readStream.format("zkafka").options(**zookeeper, **decoded).load()
     assert LagListener.observe_bytes(frame).schema == frame.schema
