@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness.history import Fault
+from tests.faults.harness.history import Fault, Sent
 from tests.faults.harness.nemesis import Planned
 from tests.faults.harness.run import Scenario, run
 from tests.faults.harness.workloads import Workload, workload
@@ -22,11 +22,17 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 def violations(scenario: Scenario, folder: Path) -> list[str]:
-    """Return the violations of all workloads, after checking that none of the scenario's own faults was left out."""
+    """Return the violations of all workloads, after checking that records were sent and faults were injected.
+
+    None of the scenario's own faults may be left out.
+    """
     results = run(scenario, folder)
-    for result in results if scenario.faults is not None else ():
+    for result in results:
+        assert result.history.of(Sent)
         injected = [fault.kind for fault in result.history.of(Fault)]
-        assert sorted(injected) == sorted(planned.kind for planned in scenario.planned)
+        assert injected
+        if scenario.faults is not None:
+            assert sorted(injected) == sorted(planned.kind for planned in scenario.planned)
     return [f"{result.workload.name}: {found}" for result in results for found in result.violations]
 
 
