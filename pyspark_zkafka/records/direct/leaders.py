@@ -8,7 +8,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import NONE, NOT_LEADER, UNKNOWN_PRODUCER_ID, Produce, Producing
 from pyspark_zkafka.records.direct.client import DirectClient
@@ -27,7 +26,7 @@ from pyspark_zkafka.retries import Deadline
 
 _LATE_RESPONSE_S = 3.0
 REFUSED_PAUSE_S = 3.0
-"""The pause after a refused login, and without a token for a login."""
+"""The pause after a refused login."""
 _ZSTD_VERSION = 7
 _THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
 
@@ -139,7 +138,7 @@ class LeaderConnections:
                 self.require_supported(found.connection)
                 self._failures.pop(broker, None)
             return done
-        except (ConnectionLost, MalformedResponse, LoginRefused, BrokersUnavailable) as error:
+        except (ConnectionLost, MalformedResponse, LoginRefused) as error:
             self._lose(broker, error)
         except Unsupported as why:
             self.unsupported = why
@@ -218,6 +217,5 @@ class LeaderConnections:
         self._failures[broker] = self._failures.get(broker, 0) + 1
         pause_s = self._client.settings.reconnect_backoff.wait_s(self._failures[broker])
         # Each attempt to log in counts towards a lock-out of the user.
-        is_refused = isinstance(error, (LoginRefused, BrokersUnavailable))
-        self._connect_at[broker] = now + (max(pause_s, REFUSED_PAUSE_S) if is_refused else pause_s)
+        self._connect_at[broker] = now + (max(pause_s, REFUSED_PAUSE_S) if isinstance(error, LoginRefused) else pause_s)
         self._report(error)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES
-from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import (
     NONE,
@@ -223,11 +222,10 @@ class DirectSender(Sender):
         while True:
             try:
                 found = self._client.metadata(topic, deadline, create=self._settings.creates_topics)
-            except (ConnectionLost, MalformedResponse, Unsupported, BrokersUnavailable) as error:
+            except (ConnectionLost, MalformedResponse, Unsupported) as error:
                 self._report(error)
                 # Each attempt to log in counts towards a lock-out of the user.
-                is_refused = isinstance(error, (LoginRefused, BrokersUnavailable))
-                pause_s = REFUSED_PAUSE_S if is_refused else _METADATA_PAUSE_S
+                pause_s = REFUSED_PAUSE_S if isinstance(error, LoginRefused) else _METADATA_PAUSE_S
                 time.sleep(min(pause_s, deadline.left_s))
                 found = None
             if found is not None:
@@ -341,7 +339,7 @@ class DirectSender(Sender):
                 if found is not None:
                     self._take_over(topic, found)
                     self._refuse(topic, found, now)
-        except (LoginRefused, BrokersUnavailable) as error:
+        except LoginRefused as error:
             self._ask_at = now + REFUSED_PAUSE_S
             self._report(error)
         except (ConnectionLost, MalformedResponse) as error:

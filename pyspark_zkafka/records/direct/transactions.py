@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct.client import DirectClient
@@ -303,7 +302,7 @@ class CoordinatorConnections:
             due = self._due.get(address)
             if due is None or due[0] == message:
                 return self._answer(address, message, protocol, deadline)
-        except (LoginRefused, BrokersUnavailable) as error:
+        except LoginRefused as error:
             self._ask_at = self._client.clock() + REFUSED_PAUSE_S
             self._note(error)
         except (ConnectionLost, MalformedResponse) as error:

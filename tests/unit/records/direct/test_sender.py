@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.conditions import TOKEN_UNAVAILABLE
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
@@ -638,8 +637,7 @@ def test_settings_for_librdkafka(kafka: dict[str, Any]) -> None:
         settings(**kafka)
 
 
-@pytest.mark.parametrize("error", [LoginRefused("no"), TOKEN_UNAVAILABLE("no")], ids=["refused", "without a token"])
-def test_refused_login(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused login is repeated every 3 s, as each attempt counts towards a lock-out of the user."""
     clock, attempts = [0.0], []
 
@@ -648,7 +646,7 @@ def test_refused_login(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Non
 
     def refuse(*_: object, **__: object) -> None:
         attempts.append(clock[0])
-        raise error
+        raise LoginRefused("no")
 
     monkeypatch.setattr("pyspark_zkafka.records.direct.sender.time.sleep", sleep)
     sender = DirectSender({"bootstrap.servers": "b:1"}, QueueLimits(), lambda error: None, clock=lambda: clock[0])
@@ -656,25 +654,6 @@ def test_refused_login(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Non
     with pytest.raises(KafkaException):
         sender.leaders("t", 10.0)
     assert attempts == [0.0, 3.0, 6.0, 9.0]
-
-
-def test_a_token_that_cannot_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A login that gets no token during a write is tried again, within the delivery timeout."""
-    failures = [ConnectionLost("at the start"), TOKEN_UNAVAILABLE("no producer id"), None, TOKEN_UNAVAILABLE("no leader")]
-
-    def log_in(*_: object) -> Iterator[None]:
-        if failures and (failure := failures.pop(0)) is not None:
-            raise failure
-        yield from ()
-
-    monkeypatch.setattr("pyspark_zkafka.records.direct.connection.Connection._log_in", log_in)
-    for module in ("sender", "leaders"):
-        monkeypatch.setattr(f"pyspark_zkafka.records.direct.{module}.REFUSED_PAUSE_S", 0.01)
-    login = {"security_protocol": "sasl_plaintext", "sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"}
-    with opened(Log(), **login) as sender:
-        add(sender, 0, b"a")
-        finish(sender)
-        assert (sender.failure, sender.acknowledged, failures) == (None, 1, [])
 
 
 class Hanging:

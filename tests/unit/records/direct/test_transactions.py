@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyspark_zkafka.conditions import TOKEN_UNAVAILABLE
 from pyspark_zkafka.records.direct import transactions
 from pyspark_zkafka.records.direct.producer_messages import END_TRANSACTION, TRANSACTION, Answer, Coordinator
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections
-from pyspark_zkafka.records.direct.wire import LoginRefused
 from pyspark_zkafka.retries import Deadline
 
 COORDINATOR = Coordinator("id", TRANSACTION)
@@ -97,22 +95,3 @@ def test_lost_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no response to EndTxn" in str(noted)
     assert ask() == Answer(0)
     assert [(one.sent, one.is_open) for one in client.connections] == [(1, False), (1, True)]
-
-
-@pytest.mark.parametrize("error", [LoginRefused("no"), TOKEN_UNAVAILABLE("no")], ids=["refused", "without a token"])
-def test_pause_after_a_refused_login(error: Exception) -> None:
-    """After a refused login, and without a token for it, no broker is asked for three seconds."""
-    client: Any = Client()
-    asked: list[float] = []
-
-    def refuse(message: object, deadline: Deadline) -> None:
-        asked.append(client.now)
-        raise error
-
-    client.ask_any = refuse
-    noted: list[Exception] = []
-    found = CoordinatorConnections(client, noted.append, request_timeout_s=30.0)
-    message: Any = Message()
-    for client.now in (0.0, 2.9, 3.0):
-        assert found.ask(COORDINATOR, message, 0, Deadline.after(1, client.clock)) is None
-    assert (asked, noted) == ([0.0, 3.0], [error, error])
