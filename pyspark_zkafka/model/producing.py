@@ -245,7 +245,10 @@ class Producing:
             self._fail(self._active[partition].waiting[0], code)
 
     def drop(self, *, in_flight: bool) -> list[Batch]:
-        """Forget the batches that are not in flight, or all, and return them. Nothing is sent until `begin`."""
+        """Forget the batches that are not in flight, or all, and return them.
+
+        Without transactions, nothing is sent until `begin`.
+        """
         self._is_dropped = True
         dropped: list[Batch] = []
         for partition in self._active.values():
@@ -291,7 +294,7 @@ class Producing:
 
     def requests(self, now: float, is_ready: Callable[[int], bool]) -> list[Produce]:
         """The requests to send now, in this order, to the brokers that are ready."""
-        if self._is_dropped:
+        if self._is_dropped and not self._transactional:  # an aborted transaction only needs its batches answered
             return []
         active = self._active.values()
         renews = any(partition.must_renew for partition in active)
