@@ -430,7 +430,8 @@ class CountingProducer:
                 if not 0 < known < needed:
                     break
             self._sender.poll(0.2)
-            self._raise_failure()
+            if self._sender.failure is not None or self._refusal() is not None:
+                break
         return known
 
     def _raise_failure(self) -> None:
