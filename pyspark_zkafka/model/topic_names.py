@@ -122,7 +122,7 @@ def _made(regex: str) -> TopicFilter:
     alternatives = tuple(translate(rest))
     for patterns in alternatives:
         for pattern, _ in patterns:
-            _matches(pattern, [""])  # raises FilterError for one that is too large
+            _matches(pattern, [""])  # raises FilterError if the pattern is too large
         # A search finds an empty match at the end of a name, too, where Java does not look for the part.
         if len(patterns) == 1 and not patterns[0][1] and any(_matches(rf"[a.](?:{pattern})\z", ["a", "."])):
             raise FilterError("a part to leave out that can match no characters")

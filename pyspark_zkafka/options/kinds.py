@@ -1,6 +1,6 @@
 """Kinds of option values: their written forms and readers.
 
-Times and durations are those of Spark's configuration and intervals, of ISO 8601, and "10 minutes ago".
+Times and durations may be written as in Spark's configuration and intervals, in ISO 8601, or as "10 minutes ago".
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
 def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
     """True if a thread of a registered consumer owns each partition that the group subscribes to.
 
-    Also true for a group without members, or one that does not exist. The tool does not check which member owns what.
+    Also true for unknown groups and for groups without members. The tool does not check which member owns a partition.
     """
     main = "kafka.tools.VerifyConsumerRebalance"
     output = run_kafka_tool(_OLD_TOOLS, main, "--zookeeper.connect", zookeeper_connect, "--group", group)

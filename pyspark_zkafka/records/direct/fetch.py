@@ -139,10 +139,10 @@ def _partition(version: int, asked: FetchPartition, max_bytes: int) -> bytes:
 class PartitionData:
     """The data of one partition in a response; `records` refers to the bytes of the response.
 
-    `throttle_ms` is the time that the client must wait. If the leader's log was truncated below the offset, `diverging` is
-    the leader's last epoch up to that of the record before the offset, and the end of that epoch. `aborted` has the
-    producer id and first offset of each aborted transaction; it is empty under read_uncommitted. `replica` is the preferred
-    read replica, -1 for the leader. `by_id` is True if the broker has compared the topic's id.
+    `throttle_ms` is the time that the client must wait. If the leader's log was truncated below the offset, `diverging` has
+    an epoch and its end in the leader's log: the last epoch that is not above the epoch of the record before the offset.
+    `aborted` has the producer id and first offset of each aborted transaction; it is empty under read_uncommitted.
+    `replica` is the preferred read replica, -1 for the leader. `by_id` is True if the broker has compared the topic's id.
     """
 
     throttle_ms: int

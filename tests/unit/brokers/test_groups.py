@@ -159,7 +159,7 @@ def test_unreachable(doing: str) -> None:
 
 
 def test_further_attempt_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what is due before an attempt is written, also after one without an answer, and nothing if nothing is due."""
+    """Each attempt writes only the partitions that are due, also after a lost answer. Without any, nothing is written."""
     attempts: list[list[int]] = []
 
     def attempt(self: KafkaGroupOffsets, positions: list[Any], timeout_s: float) -> None:

@@ -51,7 +51,7 @@ def test_missing_right() -> None:
     ],
 )
 def test_rights_of_administration(code: int, rights: list[str]) -> None:
-    """The error names each right whose absence may cause it, also those of administrators' requests."""
+    """The error names every right that may be missing, including the rights of administrators' requests."""
     message = from_kafka(KafkaError(code), "adding partitions to topic t").message
     assert [right for right in rights if re.search(rf"\b{right}\b", message)] == rights
 

@@ -241,17 +241,17 @@ def test_other_subscription(session: Session, later: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("beside", "start"),
+    ("options", "start"),
     [({}, 10), ({"group.id": "g", "groupMembership": "none", "offsets.storage": "kafka"}, 60)],
 )
-def test_group_that_is_left(beside: dict[str, str], start: int) -> None:
+def test_group_that_is_left(options: dict[str, str], start: int) -> None:
     """Without membership, a query reads other members' partitions from their beginning, or from the group's offset."""
     session = Session(Member(T0))
     session.stored = {T1: StoredOffset(60)}
     found = driver(session, startingOffsets="latest")
     end = found.latest(found.initial(), limited=True)
     session.member = None
-    assert planned(driver(session, startingOffsets="latest", **beside), end) == [(1, start, 100)]
+    assert planned(driver(session, startingOffsets="latest", **options), end) == [(1, start, 100)]
 
 
 @pytest.mark.parametrize("mzxid", [40, None])

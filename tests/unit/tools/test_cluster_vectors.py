@@ -123,14 +123,14 @@ def test_topics(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> No
 
 @by_version
 def test_partitions(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> None:
-    """The partitions equal those of kafka-topics --describe."""
+    """The command lists the same partitions as kafka-topics --describe."""
     assert shown(ensemble(recorded), describe_topics) == list(partitions(recorded["describe"]["kafka"]))
 
 
 @by_version
 @pytest.mark.parametrize("chosen", [UNDER_REPLICATED, UNAVAILABLE])
 def test_partitions_without_a_broker(recorded: dict[str, Any], chosen: str, shown: Callable[..., list[Row]]) -> None:
-    """Without a broker, the under-replicated and unavailable partitions equal those of kafka-topics --describe."""
+    """Without a broker, the command lists the same under-replicated and unavailable partitions as kafka-topics."""
     client = ensemble(recorded, UNDER_REPLICATED, UNAVAILABLE, stopped=2)
     option = {UNDER_REPLICATED: "under_replicated", UNAVAILABLE: "unavailable"}[chosen]
     assert shown(client, describe_topics, **{option: True}) == list(partitions(recorded[chosen]["kafka"]))
