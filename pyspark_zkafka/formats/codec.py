@@ -208,15 +208,35 @@ class TypeLimits:
         self._fields += 1
         self._depth += 1
         if self._fields > self.MOST_FIELDS or self._depth > self.MOST_DEPTH:
-            raise INVALID_SCHEMA(
-                f"The schema has more than {self.MOST_FIELDS} fields, or is more than {self.MOST_DEPTH} levels deep. "
-                "Give the frame a schema with the fields that you need, by .schema(...)"
-            )
+            raise _too_large()
         try:
             yield
         finally:
             self._depth -= 1
             self._wanted = outer
+
+
+def _too_large() -> OptionError:
+    return INVALID_SCHEMA(
+        f"The schema has more than {TypeLimits.MOST_FIELDS} fields, or is more than {TypeLimits.MOST_DEPTH} levels deep. "
+        "Give the frame a schema with the fields that you need, by .schema(...)"
+    )
+
+
+def require_depth(type: pa.DataType) -> pa.DataType:
+    """Return the type of a column to read. Raises INVALID_SCHEMA if Arrow cannot send so many levels to Spark."""
+    if depth(type) > TypeLimits.MOST_DEPTH:
+        raise _too_large()
+    return type
+
+
+def depth(type: pa.DataType) -> int:
+    """Return the number of a type's levels in Arrow, where an array is a level, and a map two.
+
+    >>> depth(pa.int32()), depth(pa.list_(pa.int32())), depth(pa.map_(pa.string(), pa.int32()))
+    (1, 2, 3)
+    """
+    return 1 + max((depth(type.field(number).type) for number in range(type.num_fields)), default=0)
 
 
 def _part(type: pa.DataType | None, name: str) -> pa.DataType | None:

@@ -8,16 +8,19 @@ this, or a byte 1 and the schema's GUID instead of the id.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_COLUMN_TYPE
-from pyspark_zkafka.errors import listing
+from pyspark_zkafka.errors import OptionError, listing
 from pyspark_zkafka.formats.codec import (
     KINDS,
     Decoded,
@@ -26,9 +29,11 @@ from pyspark_zkafka.formats.codec import (
     StringSchema,
     named_errors,
     parse_schema,
+    require_depth,
+    require_kind,
     schema_of,
 )
-from pyspark_zkafka.formats.registry import StoredSchema, context_of, open_registry
+from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchema, context_of, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe
 from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS, RAW_HEADERS
@@ -36,14 +41,6 @@ from pyspark_zkafka.options.values import ColumnFormat, ParseMode, ReadOptions, 
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-import uuid
-
-import numpy.typing as npt
-import pyarrow.compute as pc
-
-from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.formats.codec import require_kind
-from pyspark_zkafka.formats.registry import Registry, UnknownSchema
 
 _ID_BYTES = 5
 _GUID_BYTES = 17
@@ -221,7 +218,7 @@ class PinnedColumn:
         if self.schema is None:
             return None
         with named_errors(f"{self.origin} cannot be used"):
-            return self.schema.type if wanted is None else self.schema.projection(wanted)
+            return require_depth(self.schema.type if wanted is None else self.schema.projection(wanted))
 
     def reader(self, type: pa.DataType) -> Schema:
         """Return the schema to read a declared type by."""

@@ -17,6 +17,7 @@ from pyspark_zkafka.formats.codec import (
     Encoder,
     Schema,
     StringSchema,
+    depth,
     named_errors,
     parse_schema,
     record_name,
@@ -62,9 +63,9 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
         return None
     types = {column.column: frame.field(column.column).type for column in formats.columns}
     for name, type in types.items():
-        if (depth := _depth(type)) > _MOST_DEPTH:
+        if (levels := depth(type)) > _MOST_DEPTH:
             raise INVALID_SCHEMA(
-                f"The column {name} has {depth} levels, and Arrow sends at most {_MOST_DEPTH} to Python. "
+                f"The column {name} has {levels} levels, and Arrow sends at most {_MOST_DEPTH} to Python. "
                 "Leave out the deepest levels, or write them as text with to_json"
             )
     schemas: dict[tuple[str, str], WriterSchema] = {}
@@ -237,10 +238,6 @@ def _nullable(type: pa.DataType) -> pa.DataType:
     if pa.types.is_map(type):
         return pa.map_(_nullable(type.key_type), _nullable(type.item_type))
     return type
-
-
-def _depth(type: pa.DataType) -> int:
-    return 1 + max((_depth(type.field(number).type) for number in range(type.num_fields)), default=0)
 
 
 def _refuse_headers(topic: str, headers: pa.Array, names: pa.Array) -> None:

@@ -236,3 +236,23 @@ def test_deep_types(parse: Callable[[int], object], inner: int) -> None:
     for levels in (inner + 1, 500, 20_000):
         with pytest.raises(OptionError, match=r"INVALID_SCHEMA.*(64 levels deep|nested too deeply)"):
             parse(levels)
+
+
+DEEP_MESSAGES = " ".join(f"message M{i} {{ repeated M{i - 1} a = 1; }}" for i in range(1, 32))
+DEEP_SCHEMAS = {
+    "avro": '{"type":"map","values":' * 32 + '"int"' + "}" * 32,
+    "json": '{"type":"object","additionalProperties":' * 32 + '{"type":"integer"}' + "}" * 32,
+    "protobuf": f'syntax = "proto3"; message M {{ repeated M31 a = 1; }} {DEEP_MESSAGES} message M0 {{ int32 x = 1; }}',
+}
+
+
+@pytest.mark.parametrize("name", DEEP_SCHEMAS)
+def test_levels_in_arrow(name: str) -> None:
+    """Maps and repeated messages have two levels in Arrow: with more than 64 levels, the driver refuses the schema."""
+    formats = {"value.format": name, "value.schema": DEEP_SCHEMAS[name]}
+    pinned = pin_formats(parse_read({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **formats}))
+    assert pinned is not None
+    with pytest.raises(
+        OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: .* more than 64 levels deep"
+    ):
+        frame_type(pinned, include_headers=False)
