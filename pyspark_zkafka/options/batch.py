@@ -195,8 +195,9 @@ def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
     if "zookeeper" in stores or (is_member and not joins_kafka(given)):
         only_offsets = "kafka" in stores and not (is_member and not joins_kafka(given))
         given.refuse_if(
-            not re.fullmatch(r"[a-zA-Z0-9._-]+", group),
-            f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-'; choose another name"
+            not (re.fullmatch(r"[a-zA-Z0-9._-]+", group) and is_znode_name(group)),
+            f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-', but not '.' or '..' alone; "
+            "choose another name"
             + (", or set dual.commit.enabled=false, for offsets in Kafka alone" if only_offsets else ""),
         )
     else:

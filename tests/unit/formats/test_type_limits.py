@@ -252,7 +252,5 @@ def test_levels_in_arrow(name: str) -> None:
     formats = {"value.format": name, "value.schema": DEEP_SCHEMAS[name]}
     pinned = pin_formats(parse_read({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **formats}))
     assert pinned is not None
-    with pytest.raises(
-        OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: .* more than 64 levels deep"
-    ):
+    with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: .* more than 64 levels deep"):
         frame_type(pinned, include_headers=False)

@@ -169,6 +169,10 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
         ({"subscribe": "a", "kafkaConsumer.pollTimeoutMs": "0"}, "a whole number, 1 or more"),
         ({"subscribe": "a", "fetchOffset.numRetries": "-1"}, "a whole number, 0 or more"),
         ({"subscribe": "a", "group.id": "gr\u00fcn"}, "group.id is 'gr\u00fcn'; the old consumer allows"),
+        (
+            {"subscribe": "a", "group.id": ".."},
+            "group.id is '..'; the old consumer allows letters, digits, '.', '_' and '-', but not",
+        ),
         ({"subscribe": "a", "group.id": ""}, "group.id must not be empty; set a value or leave it out"),
         ({"subscribe": "a", "listener.name": " "}, "listener.name must not be empty; set a value or leave it out"),
         ({"subscribe": "a", "offsets.storage": "disk"}, "offsets.storage is 'disk'; expected zookeeper or kafka"),
