@@ -152,17 +152,20 @@ class Kind:
     read: Callable[[str, str], Any]
 
 
-def integer(at_least: int, unit: str = "", at_most: int = 2**63 - 1) -> Kind:
+def integer(at_least: int, unit: str = "", at_most: int | None = None) -> Kind:
     """A whole number with bounds and a unit. By default it has 64 bits, as in Spark's own source."""
+    most = 2**63 - 1 if at_most is None else at_most
 
     def read(_: str, value: str) -> int:
-        if re.fullmatch(r"[+-]?[0-9]{1,19}", value) and at_least <= int(value) <= at_most:
+        if re.fullmatch(r"[+-]?[0-9]{1,19}", value) and at_least <= int(value) <= most:
             return int(value)
-        is_large = re.fullmatch(r"[+]?[0-9]{19,}", value) is not None
-        bounds = f" from {at_least} to {at_most}" if is_large else f", {at_least} or more"
+        is_large = at_most is not None or re.fullmatch(r"[+]?[0-9]{19,}", value) is not None
+        bounds = f" from {at_least} to {most}" if is_large else f", {at_least} or more"
         raise ValueError(f"a whole number{bounds}")
 
     bound = "> 0" if at_least == 1 else f">= {at_least}"
+    if at_most is not None:
+        bound = f"from {at_least} to {at_most}"
     return Kind(f"integer {bound}" + (f", {unit}" if unit else ""), read)
 
 

@@ -437,7 +437,7 @@ TABLE: tuple[Option, ...] = (
         "batchId",
         integer(0, at_most=10**18 - 1),
         _WRITE,
-        "Number of a named exactly-once batch write, of at most 18 digits, the same when the write is repeated; in "
+        "Number of a named exactly-once batch write, the same when the write is repeated; in "
         "foreachBatch, the number that Spark passes to the function. Set it, or leave it out, only while no micro-batch or "
         "job is interrupted. Required under Spark Connect, in threads, and in batch jobs without commitOffsets; see "
         "[Exactly once](exactly-once.md#batch-jobs).",

@@ -18,6 +18,7 @@ import pytest
 from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.options.kinds import FORMAT
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES
 from pyspark_zkafka.options.table import BY_NAME, TABLE
 from tests.support.cases import each
@@ -153,11 +154,20 @@ def codes(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
+def codes_of(page: str) -> set[str]:
+    """Return a page's texts in backticks, without its blocks."""
+    return set(codes(re.sub(r"(?ms)^```.*?^```$", "", (DOCS / page).read_text())))
+
+
 def test_strategies() -> None:
     """The pages on groups have every assignment strategy."""
-    without_blocks = re.sub(r"(?ms)^```.*?^```$", "", (DOCS / "groups-zookeeper.md").read_text())
-    assert set(STRATEGIES) - set(codes(without_blocks)) == set()
-    assert set(KAFKA_STRATEGIES) - set(codes((DOCS / "groups-kafka.md").read_text())) == set()
+    assert set(STRATEGIES) - codes_of("groups-zookeeper.md") == set()
+    assert set(KAFKA_STRATEGIES) - codes_of("groups-kafka.md") == set()
+
+
+def test_formats() -> None:
+    """The page on formats has every format."""
+    assert set(FORMAT.form.split(" or ")) - codes_of("formats.md") == set()
 
 
 class TestMigration:

@@ -24,6 +24,7 @@ from tests.support.cases import each
     [
         (integer(0), "integer >= 0"),
         (integer(1, "ms"), "integer > 0, ms"),
+        (integer(1, "ms", at_most=9), "integer from 1 to 9, ms"),
         (BOOLEAN, "true or false"),
         (choice(on=1, off=0), "on or off"),
         (choice("on", "off", form="on (or off)"), "on (or off)"),
@@ -59,6 +60,7 @@ def test_reading(kind: Kind, written: str, value: object) -> None:
     [
         (integer(1), "0", "^a whole number, 1 or more$"),
         (integer(1), "-9223372036854775809", "^a whole number, 1 or more$"),
+        (integer(1, at_most=9), "10", "^a whole number from 1 to 9$"),
         (integer(1), "9223372036854775808", "^a whole number from 1 to 9223372036854775807$"),
         (integer(1), "1" + "0" * 30, "^a whole number from 1 to 9223372036854775807$"),
         (BOOLEAN, "yes", "^true or false$"),

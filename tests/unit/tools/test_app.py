@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pyspark_zkafka.tools import app as zkafka
 from tests.support.cases import each
 
+DOCS = Path(__file__).parents[3] / "docs"
 NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:1"]
+
+
+def verbs(command: Any, *names: str) -> Iterator[str]:
+    """The command's verbs, such as "topics list"."""
+    if not hasattr(command, "commands"):
+        yield " ".join(names)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from verbs(inner, *names, name)
 
 
 @each(
@@ -71,10 +84,11 @@ def test_file_of_a_reset(tmp_path: Path, text: str, problem: str) -> None:
     assert (result.exit_code, problem in result.stderr) == (2, True), result.output
 
 
-@pytest.mark.parametrize("command", ["reset-offsets", "export", "import", "delete", "migrate"])
-def test_help(command: str) -> None:
-    """The help of each command has an example."""
-    assert f"Example: zkafka groups {command}" in CliRunner().invoke(zkafka, ["groups", command, "--help"]).stdout
+@each("verb", sorted(verbs(get_command(zkafka))))
+def test_help(verb: str) -> None:
+    """The help of each verb has an example, and a page of docs/ has the verb."""
+    assert f"zkafka {verb}" in CliRunner().invoke(zkafka, [*verb.split(), "--help"]).stdout.partition("Example")[2]
+    assert any(re.search(rf"zkafka {verb}\b", page.read_text()) for page in DOCS.rglob("*.md"))
 
 
 @each(

@@ -47,12 +47,6 @@ def test_refused(arguments: list[str], text: str) -> None:
     assert (result.exit_code, text in result.stderr) == (2, True), result.output
 
 
-@pytest.mark.parametrize("command", ["list", "show", "delete"])
-def test_help(command: str) -> None:
-    """The help of each command has an example."""
-    assert f"Example: zkafka ledger {command}" in CliRunner().invoke(zkafka, ["ledger", command, "--help"]).stdout
-
-
 @pytest.fixture
 def foreign(group_admin: GroupBrokers) -> GroupBrokers:
     """The ledger of a query whose only entry has a time after the year 9999."""
