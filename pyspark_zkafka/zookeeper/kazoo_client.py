@@ -7,13 +7,16 @@ import math
 import select
 import socket
 import ssl
+import struct
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import WATCH_XID
 from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.conditions import (
@@ -32,7 +35,9 @@ from pyspark_zkafka.options.values import ZooKeeperConfig
 _MAX_TROUBLES = 8
 _SHORTEST_S = 0.01
 _AHEAD_BYTES = 64 * 1024
-_GRANTED = slice(8, 12)  # the timeout in a connection's first answer, after the length and the protocol's version
+_LENGTH_BYTES = 4
+_HEADER = struct.Struct(">ii")  # a message's length and its xid; in a connection's first answer, the protocol's version
+_GRANTED = slice(8, 12)  # the timeout in a connection's first answer
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
 NO_NODE: type[BaseException] = kazoo.NoNodeError
 NO_NODE_CODE: int = kazoo.NoNodeError.code
@@ -186,8 +191,8 @@ class WakeUps:
 class ReadAhead:
     """A connected socket that receives all available data. kazoo reads each answer in two small pieces.
 
-    This saves half of the system calls of a round of many requests. `alive_at` is the time of the last answered request,
-    from which the server counts the session timeout.
+    This saves half of the system calls of a round of many requests. `alive_at` is the time at which the last answered
+    request was sent. The server counts the session timeout from then, or from a later request.
     """
 
     def __init__(self, connected: socket.socket, clock: Callable[[], float]) -> None:
@@ -195,7 +200,10 @@ class ReadAhead:
         self._clock = clock
         self._received = memoryview(b"")
         self._first = b""
-        self._unanswered: float | None = None
+        self._sent_at: deque[float] = deque()  # of requests without an answer
+        self._unsent = 0  # bytes of the request that is being sent
+        self._header = b""
+        self._body = 0  # bytes left of the message whose header was received
         self.alive_at = -math.inf
 
     def __getattr__(self, name: str) -> Any:
@@ -205,8 +213,7 @@ class ReadAhead:
         """Return up to `size` bytes, first those received ahead. Empty if the peer has closed."""
         if not self._received:
             received = self._socket.recv(_AHEAD_BYTES)
-            if received and self._unanswered is not None:
-                self.alive_at, self._unanswered = self._unanswered, None
+            self._count_answers(received)
             self._first += received[: _GRANTED.stop - len(self._first)]
             self._received = memoryview(received)
         found, self._received = self._received[:size], self._received[size:]
@@ -216,9 +223,28 @@ class ReadAhead:
         """Send some of the data, and return the number of bytes sent."""
         now = self._clock()
         sent = self._socket.send(data)
-        if self._unanswered is None:
-            self._unanswered = now
+        if not self._unsent:
+            self._sent_at.append(now)
+            self._unsent = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+        self._unsent -= sent
         return sent
+
+    def _count_answers(self, received: bytes) -> None:
+        """Find the headers of messages, in any pieces. Answers are in the order of the requests; other messages are events."""
+        at = 0
+        while at < len(received):
+            if self._body:
+                step = min(self._body, len(received) - at)
+                self._body -= step
+            else:
+                step = min(_HEADER.size - len(self._header), len(received) - at)
+                self._header += received[at : at + step]
+                if len(self._header) == _HEADER.size:
+                    length, xid = _HEADER.unpack(self._header)
+                    self._header, self._body = b"", length - (_HEADER.size - _LENGTH_BYTES)
+                    if xid != WATCH_XID and self._sent_at:
+                        self.alive_at = self._sent_at.popleft()
+            at += step
 
     @property
     def granted_ms(self) -> int | None:

@@ -6,6 +6,7 @@ import logging
 import math
 import socket
 import time
+from typing import Any
 
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
@@ -47,23 +48,55 @@ def test_the_granted_timeout_is_in_a_connections_first_answer() -> None:
         assert expired.granted_ms is None
 
 
+def message(xid: int, body: bytes = b"") -> bytes:
+    """A request or an answer: the length, the xid and the body."""
+    return (4 + len(body)).to_bytes(4, "big") + xid.to_bytes(4, "big", signed=True) + body
+
+
 def test_a_session_lives_from_the_last_message_that_was_answered() -> None:
-    """A session is alive since the sending of a message that got a later response; unrequested events do not count."""
+    """A session is alive since the sending of the last message that got its answer; watch events do not count."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         now = 10.0
         ahead = ReadAhead(ours, lambda: now)
         assert ahead.alive_at == -math.inf
-        for sent_at in (11.0, 12.0):  # two messages, which the response may have crossed
-            now = sent_at
-            assert ahead.send(b"ping") == 4
-        theirs.sendall(b"answer")
-        now = 13.0
-        assert ahead.recv(100) == b"answer"
-        assert ahead.alive_at == 11.0
-        theirs.sendall(b"event")
-        assert ahead.recv(100) == b"event"
-        assert ahead.alive_at == 11.0
+        for now in (11.0, 12.0, 13.0):
+            assert ahead.send(message(int(now), b"ping")) == 12
+        now = 14.0
+        for data, alive_at in (
+            (message(-1, b"event"), -math.inf),
+            (message(11, bytes(range(100))), 11.0),
+            (message(-1, b"event") + message(12)[:6], 11.0),
+            (message(12)[6:] + message(-1, message(13)), 12.0),
+            (message(13), 13.0),
+        ):
+            theirs.sendall(data)
+            assert ahead.recv(1000) == data
+            assert ahead.alive_at == alive_at
+
+
+def test_a_message_sent_in_pieces() -> None:
+    """A message that the socket takes in two pieces is one request, sent when its first piece was."""
+    pieces: list[bytes] = []
+
+    class Narrow(socket.socket):
+        def send(self, data: Any, flags: int = 0) -> int:
+            pieces.append(bytes(data[:10]))
+            return len(pieces[-1])
+
+    ours, theirs = socket.socketpair()
+    with theirs, Narrow(fileno=ours.detach()) as narrow:
+        now = 1.0
+        ahead = ReadAhead(narrow, lambda: now)
+        for xid in (1, 2):
+            data = memoryview(message(xid, bytes(30)))
+            while data:
+                data = data[ahead.send(data) :]
+                now += 1
+        theirs.sendall(message(1) + message(2))
+        assert ahead.recv(16) == message(1) + message(2)
+        assert ahead.alive_at == 5.0
+    assert b"".join(pieces) == message(1, bytes(30)) + message(2, bytes(30))
 
 
 def test_waits_end_at_the_deadline() -> None:
