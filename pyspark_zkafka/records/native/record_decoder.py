@@ -1,4 +1,4 @@
-"""Decodes the record batches of fetch responses into Arrow batches. pyarrow and zlib decompress."""
+"""Decoder of fetched record batches into Arrow batches, in compiled code. pyarrow and zlib decompress their records."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ _CORRUPT = {
     _MALFORMED: "its lengths or counts do not fit its bytes",
 }
 _COLUMN_NUMBERS = {name: number for number, name in enumerate(COLUMNS)}
+
 _LEAST_BOUND_BYTES = 64 * 1024 * 1024
-_MOST_BYTES = 2**31 - 1
+_LARGEST_BOUND_BYTES = 2**31 - 1
 _LARGEST_RATIO = 256
-_CHUNK_BYTES = 256 * 1024
-_LARGEST_CHUNK_BYTES = 8 * 1024 * 1024
+_LEAST_READ_BYTES = 256 * 1024
+_LARGEST_READ_BYTES = 8 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # the magic, a version, and the oldest version that can read it
-_LENGTH_BYTES = 4
+_XERIAL_LENGTH_BYTES = 4
 _LZ4, _LZ4_DESCRIPTOR = 3, 4  # the codec, and the place of the descriptor in a frame
-_WORD = 0xFFFFFFFF
+_UINT32 = 0xFFFFFFFF
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
-_GZIP_CHUNK = 16 * 1024
+_GZIP_CHUNK_BYTES = 16 * 1024
 
 
 class RecordDecoder:
@@ -205,7 +206,7 @@ def most_decompressed_bytes(compressed_bytes: int) -> int:
     >>> most_decompressed_bytes(1_000_000)
     256000000
     """
-    return min(max(_LEAST_BOUND_BYTES, _LARGEST_RATIO * compressed_bytes), _MOST_BYTES)
+    return min(max(_LEAST_BOUND_BYTES, _LARGEST_RATIO * compressed_bytes), _LARGEST_BOUND_BYTES)
 
 
 def decompress(codec: int, data: pa.Buffer, magic: int = 2) -> pa.Buffer:
@@ -222,38 +223,6 @@ def decompress(codec: int, data: pa.Buffer, magic: int = 2) -> pa.Buffer:
     if not records.size:
         raise CorruptRecords("there is nothing in them")
     return records
-
-
-def _stream(name: str, data: pa.Buffer, bound: int) -> pa.Buffer:
-    chunks: list[bytes] = []
-    size, ask = 0, min(max(4 * data.size, _CHUNK_BYTES), _LARGEST_CHUNK_BYTES)
-    with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-        while chunk := stream.read(ask):
-            size += len(chunk)
-            _require_bound(size, bound)
-            chunks.append(chunk)
-    return _joined(chunks)
-
-
-def _joined(chunks: list[bytes]) -> pa.Buffer:
-    return pa.py_buffer(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-
-
-def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
-    """Inflate all members, and ignore bytes after the last member, as librdkafka and Java do."""
-    inflated: list[bytes] = []
-    left, rest = bound, memoryview(data).cast("B")
-    while not inflated or rest[:2] == _GZIP_MAGIC:
-        inflater = zlib.decompressobj(_GZIP_WINDOW)
-        while not inflater.eof:
-            if not rest:
-                raise CorruptRecords("their end is missing")
-            chunk = rest[:_GZIP_CHUNK]  # zlib copies the bytes after a member: few, even if there are many members
-            inflated.append(inflater.decompress(chunk, left + 1))
-            left -= len(inflated[-1])
-            _require_bound(bound - left, bound)
-            rest = rest[len(chunk) - len(inflater.unused_data) :]
-    return _joined(inflated)
 
 
 def _mended_lz4(data: pa.Buffer) -> pa.Buffer:
@@ -277,20 +246,32 @@ def _xxh32(data: bytes | bytearray) -> int:
         found = _rotated(found + int.from_bytes(data[at : at + 4], "little") * third, 17) * fourth
     for byte in data[len(data) & ~3 :]:
         found = _rotated(found + byte * fifth, 11) * first
-    found &= _WORD
-    found = (found ^ found >> 15) * second & _WORD
-    found = (found ^ found >> 13) * third & _WORD
+    found &= _UINT32
+    found = (found ^ found >> 15) * second & _UINT32
+    found = (found ^ found >> 13) * third & _UINT32
     return found ^ found >> 16
 
 
 def _rotated(value: int, bits: int) -> int:
-    value &= _WORD
+    value &= _UINT32
     return value << bits | value >> (32 - bits)
 
 
-def _require_bound(size: int, bound: int) -> None:
-    if size > bound:
-        raise Unsupported(f"a record batch of more than {bound} bytes after decompression")
+def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
+    """Inflate all members, and ignore bytes after the last member, as librdkafka and Java do."""
+    inflated: list[bytes] = []
+    left, rest = bound, memoryview(data).cast("B")
+    while not inflated or rest[:2] == _GZIP_MAGIC:
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        while not inflater.eof:
+            if not rest:
+                raise CorruptRecords("their end is missing")
+            chunk = rest[:_GZIP_CHUNK_BYTES]  # zlib copies the bytes after a member: few, even if there are many members
+            inflated.append(inflater.decompress(chunk, left + 1))
+            left -= len(inflated[-1])
+            _require_bound(bound - left, bound)
+            rest = rest[len(chunk) - len(inflater.unused_data) :]
+    return _joined(inflated)
 
 
 def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
@@ -301,15 +282,15 @@ def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
     for block in _xerial_blocks(view):
         blocks.append(_snappy_block(block, bound, done))
         done += blocks[-1].size
-    return blocks[0] if len(blocks) == 1 else pa.py_buffer(b"".join(blocks))
+    return _joined(blocks)
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     """The blocks of the stream that Java's producers write (snappy-java), each after its length."""
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
-        length = int.from_bytes(data[at : at + _LENGTH_BYTES], "big", signed=True)
-        at += _LENGTH_BYTES
+        length = int.from_bytes(data[at : at + _XERIAL_LENGTH_BYTES], "big", signed=True)
+        at += _XERIAL_LENGTH_BYTES
         if not 0 < length <= len(data) - at:
             raise CorruptRecords(f"a snappy block of {length} bytes, with {max(len(data) - at, 0)} left")
         yield data[at : at + length]
@@ -327,9 +308,29 @@ def _snappy_block(data: memoryview, bound: int, done: int = 0) -> pa.Buffer:
     raise CorruptRecords("a snappy block without its size")
 
 
+def _decompress_stream(name: str, data: pa.Buffer, bound: int) -> pa.Buffer:
+    chunks: list[bytes] = []
+    size, ask = 0, min(max(4 * data.size, _LEAST_READ_BYTES), _LARGEST_READ_BYTES)
+    with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
+        while chunk := stream.read(ask):
+            size += len(chunk)
+            _require_bound(size, bound)
+            chunks.append(chunk)
+    return _joined(chunks)
+
+
+def _joined(parts: Sequence[bytes | pa.Buffer]) -> pa.Buffer:
+    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+def _require_bound(size: int, bound: int) -> None:
+    if size > bound:
+        raise Unsupported(f"a record batch of more than {bound} bytes after decompression")
+
+
 _DECOMPRESSORS: dict[int, Callable[[pa.Buffer, int], pa.Buffer]] = {
     1: _gzip,
     2: _snappy,
-    3: partial(_stream, "lz4"),
-    4: partial(_stream, "zstd"),
+    3: partial(_decompress_stream, "lz4"),
+    4: partial(_decompress_stream, "zstd"),
 }

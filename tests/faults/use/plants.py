@@ -85,7 +85,7 @@ def take_an_outage_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
     edit(patch, SplitReader, "_on_timeout", "if self._is_at_end and log_end <= self._position:", "if self._is_at_end:")
 
 
-@_plant(3, test="tests/unit/records/native/test_decompression.py::test_bytes_after_gzip")
+@_plant(3, test="tests/unit/records/native/test_record_decoder.py::test_bytes_after_gzip")
 def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
     """A batch that brokers and librdkafka accept counts as corrupt."""
     from pyspark_zkafka.records.native import record_decoder

@@ -1,4 +1,4 @@
-"""Decompression of record batches."""
+"""Decompression by the decoder of record batches. tests/native tests its decoding."""
 
 from __future__ import annotations
 
