@@ -2,7 +2,7 @@
 
 References
 ----------
-https://github.com/aappleby/smhasher/blob/master/src/MurmurHash3.cpp
+https://github.com/aappleby/smhasher/blob/master/src/MurmurHash3.cpp, for `RowDigest`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ _PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _QUOTED_BYTES = 60
 _TEXTS = (pa.string(), pa.large_string())
 _PAYLOADS = (*_TEXTS, pa.binary(), pa.large_binary())
+_NULL_FIELD = b"\xff\xff\xff\xff"
+_MODULUS = 1 << 64
+
+Encode: TypeAlias = "Callable[[OutgoingBatch], OutgoingBatch]"
+"""Turns the key and value of one topic's rows, which have the frame's types, into bytes."""
+
 HashRows: TypeAlias = "Callable[[OutgoingBatch], tuple[int, int]]"
 """Returns the sums of the first and of the second halves of the hashes of a batch's rows, modulo 2**64."""
-
-_NULL = b"\xff\xff\xff\xff"
-_HALF = 1 << 64
 
 
 def _is_headers(kind: pa.DataType) -> bool:
@@ -149,10 +152,6 @@ class OutgoingBatch:
             for row, headers in zip(others, self.headers[start:stop].to_pylist(), strict=True):
                 row["headers"] = [(h["key"], h["value"]) for h in headers or ()]
         return Rows(values, keys, others)
-
-
-Encode = Callable[[OutgoingBatch], OutgoingBatch]
-"""Turns the key and value of one topic's rows, which have the frame's types, into bytes."""
 
 
 def outgoing(batch: pa.RecordBatch, topic: str | None, encode: Encode | None = None) -> Iterator[OutgoingBatch]:
@@ -309,7 +308,7 @@ class RowDigest:
 
     def add(self, batch: OutgoingBatch) -> None:
         first, second = self._hash_rows(batch)
-        self._sums = (self._sums[0] + first) % _HALF, (self._sums[1] + second) % _HALF
+        self._sums = (self._sums[0] + first) % _MODULUS, (self._sums[1] + second) % _MODULUS
         self._rows += len(batch.value)
 
     def row_set(self) -> RowSet:
@@ -324,15 +323,15 @@ def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
     columns = (
         map(_field, _cells(batch, batch.key)),
         map(_field, _cells(batch, batch.value)),
-        (_number("<i", partition) for partition in _cells(batch, batch.partition)),
-        (_number("<q", timestamp_ms) for timestamp_ms in _cells(batch, batch.timestamp_ms)),
-        repeat(bytes(4)) if batch.headers is None else _headers(batch.headers),
+        (_number_field("<i", partition) for partition in _cells(batch, batch.partition)),
+        (_number_field("<q", timestamp_ms) for timestamp_ms in _cells(batch, batch.timestamp_ms)),
+        repeat(bytes(4)) if batch.headers is None else _header_fields(batch.headers),
     )
     first = second = 0
     for fields in zip(*columns, strict=False):
         hashed = mmh3.hash64(topic + b"".join(fields), signed=False)
         first, second = first + hashed[0], second + hashed[1]
-    return first % _HALF, second % _HALF
+    return first % _MODULUS, second % _MODULUS
 
 
 def _cells(batch: OutgoingBatch, column: pa.Array | None) -> list[Any]:
@@ -344,14 +343,14 @@ def _cells(batch: OutgoingBatch, column: pa.Array | None) -> list[Any]:
 
 
 def _field(data: bytes | None) -> bytes:
-    return _NULL if data is None else struct.pack("<I", len(data)) + data
+    return _NULL_FIELD if data is None else struct.pack("<I", len(data)) + data
 
 
-def _number(form: str, number: int | None) -> bytes:
+def _number_field(form: str, number: int | None) -> bytes:
     return _field(None if number is None else struct.pack(form, number))
 
 
-def _headers(lists: pa.Array) -> Iterator[bytes]:
+def _header_fields(lists: pa.Array) -> Iterator[bytes]:
     """Yield the number of each row's headers, and their fields."""
     entries = lists.flatten()
     names, values = (pc.struct_field(entries, name).cast(pa.large_binary()).to_pylist() for name in ("key", "value"))

@@ -28,7 +28,7 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_PLAIN = 1 << 31
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _TRANSACTIONAL = 0x10
-_KINDS = {"murmur2": 0, "murmur3": 1, "crc32": 2, "fnv1a": 3}
+_HASHES = {"murmur2": 0, "murmur3": 1, "crc32": 2, "fnv1a": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
     done = 0
     for chunk in keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]:
         place = CArray.of(chunk)
-        require().hash(_KINDS[name], *place.column, hashes[done:].ctypes.data)
+        require().hash(_HASHES[name], *place.column, hashes[done:].ctypes.data)
         done += len(chunk)
     return hashes.view(np.int32)
 
