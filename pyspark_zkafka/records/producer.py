@@ -1,4 +1,4 @@
-"""A producer that counts its records as acknowledged, failed or in flight, and the interface of its senders."""
+"""The interface of senders, and a producer that counts their records as acknowledged, failed or in flight."""
 
 from __future__ import annotations
 
@@ -28,6 +28,26 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.retries import Deadline
 
+_DEFAULTS: dict[str, Any] = {
+    **CLIENT_DEFAULTS,
+    "enable.idempotence": True,
+    "acks": "all",
+    # Defaults have the names that options are translated to, so that a user's setting replaces them in any spelling.
+    "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+    # Large batches reduce the work per record. `flush` sends the last batches at once.
+    "linger.ms": 1_000,
+    "batch.size": 1_000_000,
+    "batch.num.messages": 100_000,
+    # The default of Java's max.request.size, which limits the rows of Spark's sink.
+    "message.max.bytes": 1_048_576,
+    # Like Java's producer, create a missing topic if the brokers allow it.
+    "allow.auto.create.topics": True,
+    # librdkafka fails all records of a topic that a broker does not know, unless the client has known the topic for less
+    # than this. A broker that is starting knows no topic. More than 2,147,483 ms overflow to 0.
+    "topic.metadata.propagation.max.ms": 2_100_000,
+}
+_UNLIMITED = {"queue.buffering.max.messages": 0, "queue.buffering.max.kbytes": 2_000_000_000}
+
 _HINTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Write on the topic",
     KafkaError.MSG_SIZE_TOO_LARGE: (
@@ -55,30 +75,11 @@ _HINTS = {
         "set kafka.enable.idempotence to false, or raise the topic's message.format.version to 0.11"
     ),
 }
-
 _THROTTLED = (
     "a quota of the brokers throttles the client: raise the quota or kafka.delivery.timeout.ms (exactly once, also "
     "kafka.transaction.timeout.ms), or lower kafka.queue.buffering.max.kbytes"
 )
-_DEFAULTS: dict[str, Any] = {
-    **CLIENT_DEFAULTS,
-    "enable.idempotence": True,
-    "acks": "all",
-    # Defaults have the names that options are translated to, so that a user's setting replaces them in any spelling.
-    "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-    # Large batches reduce the work per record. `flush` sends the last batches at once.
-    "linger.ms": 1_000,
-    "batch.size": 1_000_000,
-    "batch.num.messages": 100_000,
-    # The default of Java's max.request.size, which limits the rows of Spark's sink.
-    "message.max.bytes": 1_048_576,
-    # Like Java's producer, create a missing topic if the brokers allow it.
-    "allow.auto.create.topics": True,
-    # librdkafka fails all records of a topic that a broker does not know, unless the client has known the topic for less
-    # than this. A broker that is starting knows no topic. More than 2,147,483 ms overflow to 0.
-    "topic.metadata.propagation.max.ms": 2_100_000,
-}
-_UNLIMITED = {"queue.buffering.max.messages": 0, "queue.buffering.max.kbytes": 2_000_000_000}
+
 _ADVANCE_S = 0.01
 _STALLED_S = 0.1
 _NO_PROGRESS = -1, 0.0
@@ -353,21 +354,6 @@ class CountingProducer:
             self._raise_failure()
         self._raise_failure()
 
-    def _flush_partial_batches(self, stalled_s: float) -> bool:
-        """Send batches that are not full, unless reports are expected anyway. True if it did.
-
-        librdkafka's idempotent producer waits in a busy loop to send a flushed batch while records of the partition are in
-        flight. This method therefore does not flush until it has waited for them.
-        """
-        now, acknowledged = self._clock(), self.acknowledged
-        if acknowledged != self._progress[0]:
-            self._progress = acknowledged, now
-        if now - self._progress[1] < stalled_s and self._sender.is_moving:
-            return False
-        self._sender.flush(_ADVANCE_S)
-        self._progress = _NO_PROGRESS
-        return True
-
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
         """Request the number of a topic's partitions, and the partitions with a leader.
 
@@ -413,6 +399,21 @@ class CountingProducer:
         if self._open is None:
             raise RuntimeError("CountingProducer is used outside of its with block")
         return self._open
+
+    def _flush_partial_batches(self, stalled_s: float) -> bool:
+        """Send batches that are not full, unless reports are expected anyway. True if it did.
+
+        librdkafka's idempotent producer waits in a busy loop to send a flushed batch while records of the partition are in
+        flight. This method therefore does not flush until it has waited for them.
+        """
+        now, acknowledged = self._clock(), self.acknowledged
+        if acknowledged != self._progress[0]:
+            self._progress = acknowledged, now
+        if now - self._progress[1] < stalled_s and self._sender.is_moving:
+            return False
+        self._sender.flush(_ADVANCE_S)
+        self._progress = _NO_PROGRESS
+        return True
 
     def _await_partitions(self, topic: str, needed: int) -> int:
         """Wait until brokers report enough partitions, up to delivery.timeout.ms. Returns their number, 0 if unknown.

@@ -1,4 +1,4 @@
-"""The counting producer with a fake sender: refusals, and waits for partitions."""
+"""The counting producer with a fake sender: failures, refusals, and waits for partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DeliveryFailed, UnknownTopic
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.records.producer import CountingProducer, Failure, QueueLimits, producer_properties
+from pyspark_zkafka.records.producer import CountingProducer, Failure, QueueLimits, Sender, producer_properties
 
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed to get metadata: Local: Timed out"))
@@ -118,6 +118,51 @@ def send(producer: CountingProducer, partition: int = 0) -> None:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+def test_the_protocol_has_no_constructor() -> None:
+    """Sender has no constructor to inherit: Python 3.10 replaces a protocol's constructor with one that does nothing."""
+    assert Sender.__init__.__module__ == "typing"
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "overdue_topic"),
+    [
+        (
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            "MSG_SIZE_TOO_LARGE: Broker: Message size too large; kafka.message.max.bytes or the topic's max.message.bytes "
+            "is smaller than the record, or with transport=librdkafka than kafka.batch.size",
+            None,
+        ),
+        (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out", "orders"),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed; an ACL must allow Write on the topic",
+            None,
+        ),
+        (
+            KafkaError.INVALID_RECORD,
+            "INVALID_RECORD: Broker: Broker failed to validate record; with cleanup.policy=compact, a topic takes only "
+            "records with a key",
+            None,
+        ),
+        (
+            KafkaError.INVALID_TIMESTAMP,
+            "INVALID_TIMESTAMP: Broker: Invalid timestamp; the topic's message.timestamp.before.max.ms or "
+            "message.timestamp.after.max.ms does not allow the row's timestamp",
+            None,
+        ),
+        (
+            KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            "UNSUPPORTED_FOR_MESSAGE_FORMAT: Broker: Message format on broker does not support request; set "
+            "kafka.enable.idempotence to false, or raise the topic's message.format.version to 0.11",
+            None,
+        ),
+    ],
+)
+def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:
+    """A failure names the partition and librdkafka's error, the right or limit to change, and a late record's topic."""
+    assert Failure.of("orders", 3, code) == Failure("orders-3", cause, overdue_topic)
 
 
 def test_a_refusal_before_this_task_is_forgotten(clock: Clock) -> None:
