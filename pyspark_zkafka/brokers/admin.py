@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewPartitions, NewTopic
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
-from pyspark_zkafka.brokers.clients import INTRODUCTION_S, ClientPool, MessageClient, configuration, shared_properties
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S, ClientPool, MessageClient, client_key, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, from_kafka
 from pyspark_zkafka.brokers.log_lookups import (
     DEFAULT_SIZES,
@@ -395,7 +395,7 @@ _idle: ClientPool[KafkaAdmin] = ClientPool()
 
 def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> AbstractContextManager[KafkaAdmin]:
     """Lease an open `KafkaAdmin`: a new one, or one that was used some seconds ago. See `ClientPool`."""
-    key = configuration({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
+    key = client_key({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
     return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, properties))
 
 

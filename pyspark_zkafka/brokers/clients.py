@@ -11,6 +11,7 @@ A metadata request is sent again at once, and leaves an open connection. Each cl
 from __future__ import annotations
 
 import atexit
+import ctypes
 import logging
 import math
 import os
@@ -29,6 +30,7 @@ from pyspark_zkafka.brokers.librdkafka_errors import is_refusal, kafka_errors
 from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection, refers, task_rack
 
 C = TypeVar("C")
+
 CLIENT_DEFAULTS: dict[str, Any] = {"client.id": "zkafka", "reconnect.backoff.ms": 20}
 """Defaults of all clients; a user's settings override them."""
 
@@ -48,6 +50,187 @@ _OF_CONSUMERS: dict[str, Any] = {
     "fetch.wait.max.ms": 10,
     "fetch.queue.backoff.ms": 2,
 }
+_FORCED: dict[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    # Any other value would skip data silently.
+    "auto.offset.reset": "error",
+    # The only way to detect that no visible record is left before the end of a range.
+    "enable.partition.eof": True,
+}
+# Larger fetches than librdkafka's default cost brokers less per record; still larger ones exceed the processor's cache.
+_FETCH_BYTES = 64 * 1024 * 1024
+_RESPONSE_OVERHEAD_BYTES = 512
+_SESSION_MS = 45_000  # librdkafka's default
+# librdkafka's defaults of a fetch and of a message, and its least message.
+_LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1_000_000, 1_000
+
+
+def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]:
+    """Sizes of a fetch, and of the queue of fetched messages. librdkafka adds about 1 KB to the bytes of each message."""
+    return {
+        "max.partition.fetch.bytes": fetch_bytes,
+        "queued.min.messages": messages,
+        "queued.max.messages.kbytes": kilobytes,
+    }
+
+
+# By the number of records to read: records beyond the end of a range cost as much as records in it, and are discarded.
+# There are few classes, to reuse a consumer for ranges of similar length.
+_RANGES = (
+    (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
+    (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
+)
+_LONG_RANGE = _prefetch(2 * 1024 * 1024, 50_000, 32 * 1024)
+
+
+def consumer_properties(
+    connection: ConnectionOptions,
+    bootstrap_servers: str,
+    group: str,
+    records: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return librdkafka's properties for reading: tuned defaults, the user's, and properties to prove a range complete.
+
+    `records` is the number of records to read, if known. For few records, less is fetched in advance. `environment` is the
+    task's, for its rack. A driver passes none, and leaves out a rack that refers to the environment.
+    """
+    fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
+    properties = {**_OF_CONSUMERS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
+    properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
+    if refers(rack := str(properties.pop("client.rack", ""))):
+        rack = "" if environment is None else task_rack(rack, environment)
+    if rack:
+        properties["client.rack"] = rack
+    if "max.poll.interval.ms" in properties:  # librdkafka requires it to be at least the session timeout
+        properties["session.timeout.ms"] = min(_SESSION_MS, int(properties["max.poll.interval.ms"]))
+    properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))
+    # librdkafka requires room for a whole response; its default suits fetches of up to 95 MiB.
+    room = int(properties["fetch.max.bytes"]) + _RESPONSE_OVERHEAD_BYTES
+    properties.setdefault("receive.message.max.bytes", max(100_000_000, room))
+    return properties
+
+
+def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
+    """The default size of a fetch, between the sizes of a message and of a response, as librdkafka requires."""
+    room = int(kafka.get("receive.message.max.bytes", 2**31 - 1)) - _RESPONSE_OVERHEAD_BYTES
+    return min(max(_FETCH_BYTES, int(kafka.get("message.max.bytes", 0))), room)
+
+
+def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the properties of the connection, with the defaults of all clients, as an admin client needs them."""
+    return {**CLIENT_DEFAULTS, **{name: value for name, value in properties.items() if concerns_connection(name)}}
+
+
+def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Connection properties for a consumer that fetches nothing.
+
+    librdkafka requires that the limits for a response, a fetch and a message fit each other anyway. A producer's limit for
+    a response may be too small for the defaults of the others.
+    """
+    shared = shared_properties(properties)
+    if "receive.message.max.bytes" in shared:
+        response = max(int(shared["receive.message.max.bytes"]), _LEAST_MESSAGE_BYTES + _RESPONSE_OVERHEAD_BYTES)
+        fetch = min(_LOOKUP_FETCH_BYTES, response - _RESPONSE_OVERHEAD_BYTES)
+        message = min(_LOOKUP_MESSAGE_BYTES, fetch)
+        shared |= {"receive.message.max.bytes": response, "fetch.max.bytes": fetch, "message.max.bytes": message}
+    return shared
+
+
+def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """Return the configuration of a client of confluent-kafka. `note` receives the client's errors.
+
+    With a token provider, first gets a token: confluent-kafka would replace the provider's error by one without a reason.
+    A client made after a refused login gets a new token.
+    """
+    config = {**properties, "error_cb": note}
+    provider = config.pop(token_providers.PROVIDER, None)
+    if provider is None:
+        return config
+    provided = provider, config.get(token_providers.CONFIG, "")
+
+    def note_refusal(error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION and is_refusal(error):
+            token_providers.forget_token(*provided)
+        note(error)
+
+    token_providers.fetch_token(*provided)
+    return {**config, "error_cb": note_refusal, "oauth_cb": token_providers.oauth_callback(provider)}
+
+
+def librdkafka_logger() -> logging.Logger:
+    """The logger of librdkafka's own messages, disabled unless the application has set a level.
+
+    librdkafka logs hundreds of lines a minute while a broker is down, and recovers from most of these errors. The others
+    are raised as errors of ours. So are fatal errors, for example after another producer has replaced a transactional one.
+    """
+    logger = logging.getLogger("pyspark_zkafka.librdkafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL + 1)
+    return logger
+
+
+def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
+    """Create confluent-kafka's consumer. `note` receives the client's errors. ZKafkaError if it cannot be created."""
+    with kafka_errors("making a consumer"):
+        return Consumer(client_config(properties, note), logger=librdkafka_logger())
+
+
+class MessageClient:
+    """confluent-kafka's consumer, open in a ``with`` block. It serves one `MessageConsumer` after the other.
+
+    Create it after any fork.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._properties = properties
+        self._open: Consumer | None = None
+        self._is_warm = False
+        self.note: Callable[[KafkaError], None] = ignore
+
+    def __enter__(self) -> MessageClient:
+        self._open = make_consumer(self._properties, lambda error: self.note(error))
+        self._is_warm = False
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def warm_up(self, topic: str) -> None:
+        """Request a topic's metadata once, after its assignment: otherwise a new client may start a second late.
+
+        Blocks for up to a second. See the module's docstring.
+        """
+        if not self._is_warm:
+            self._is_warm = True
+            with suppress(KafkaException):
+                self.consumer.list_topics(topic, timeout=INTRODUCTION_S)
+
+    @property
+    def consumer(self) -> Consumer:
+        """confluent-kafka's consumer."""
+        if self._open is None:
+            raise RuntimeError("MessageClient is used outside of its with block")
+        return self._open
+
+
+def ignore(error: KafkaError) -> None:
+    """Ignore an error of an idle client: its next user receives it again."""
+
+
+def offset_metadata(found: KafkaTopicPartition) -> str:
+    """The metadata of a committed offset, perhaps followed by stray bytes. Empty without metadata.
+
+    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next zero byte in memory. The
+    caller must find the end of the metadata by itself.
+    """
+    try:
+        return found.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,193 +387,10 @@ def leave_open(opened: object) -> None:
 
     Closing the client would wait forever for its threads, which do not exist here.
     """
-    import ctypes
-
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
 
 
-def configuration(properties: Mapping[str, Any]) -> Hashable:
-    """The key of a client of librdkafka: its properties and bootstrap servers, in any order."""
+def client_key(properties: Mapping[str, Any]) -> Hashable:
+    """The key of a client of librdkafka in a pool: its properties and bootstrap servers, in any order."""
     others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
     return frozenset(properties["bootstrap.servers"].split(",")), frozenset(others.items())
-
-
-def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]:
-    """Sizes of a fetch, and of the queue of fetched messages. librdkafka adds about 1 KB to the bytes of each message."""
-    return {
-        "max.partition.fetch.bytes": fetch_bytes,
-        "queued.min.messages": messages,
-        "queued.max.messages.kbytes": kilobytes,
-    }
-
-
-# By the number of records to read: records beyond the end of a range cost as much as records in it, and are discarded.
-# There are few classes, to reuse a consumer for ranges of similar length.
-_RANGES = (
-    (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
-    (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
-)
-_LONG_RANGE = _prefetch(2 * 1024 * 1024, 50_000, 32 * 1024)
-_FORCED: dict[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    # Any other value would skip data silently.
-    "auto.offset.reset": "error",
-    # The only way to detect that no visible record is left before the end of a range.
-    "enable.partition.eof": True,
-}
-# Larger fetches than librdkafka's default cost brokers less per record; still larger ones exceed the processor's cache.
-_FETCH_BYTES = 64 * 1024 * 1024
-_RESPONSE_OVERHEAD_BYTES = 512
-_SESSION_MS = 45_000  # librdkafka's default
-# librdkafka's defaults of a fetch and of a message, and its least message.
-_LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1_000_000, 1_000
-
-
-def consumer_properties(
-    connection: ConnectionOptions,
-    bootstrap_servers: str,
-    group: str,
-    records: int | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return librdkafka's properties for reading: tuned defaults, the user's, and properties to prove a range complete.
-
-    `records` is the number of records to read, if known. For few records, less is fetched in advance. `environment` is the
-    task's, for its rack. A driver passes none, and leaves out a rack that refers to the environment.
-    """
-    fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
-    properties = {**_OF_CONSUMERS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
-    properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
-    if refers(rack := str(properties.pop("client.rack", ""))):
-        rack = "" if environment is None else task_rack(rack, environment)
-    if rack:
-        properties["client.rack"] = rack
-    if "max.poll.interval.ms" in properties:  # librdkafka requires it to be at least the session timeout
-        properties["session.timeout.ms"] = min(_SESSION_MS, int(properties["max.poll.interval.ms"]))
-    properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))
-    # librdkafka requires room for a whole response; its default suits fetches of up to 95 MiB.
-    room = int(properties["fetch.max.bytes"]) + _RESPONSE_OVERHEAD_BYTES
-    properties.setdefault("receive.message.max.bytes", max(100_000_000, room))
-    return properties
-
-
-def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
-    """The default size of a fetch, between the sizes of a message and of a response, as librdkafka requires."""
-    room = int(kafka.get("receive.message.max.bytes", 2**31 - 1)) - _RESPONSE_OVERHEAD_BYTES
-    return min(max(_FETCH_BYTES, int(kafka.get("message.max.bytes", 0))), room)
-
-
-def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the properties of the connection, with the defaults of all clients, as an admin client needs them."""
-    return {**CLIENT_DEFAULTS, **{name: value for name, value in properties.items() if concerns_connection(name)}}
-
-
-def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Connection properties for a consumer that fetches nothing.
-
-    librdkafka requires that the limits for a response, a fetch and a message fit each other anyway. A producer's limit for
-    a response may be too small for the defaults of the others.
-    """
-    shared = shared_properties(properties)
-    if "receive.message.max.bytes" in shared:
-        response = max(int(shared["receive.message.max.bytes"]), _LEAST_MESSAGE_BYTES + _RESPONSE_OVERHEAD_BYTES)
-        fetch = min(_LOOKUP_FETCH_BYTES, response - _RESPONSE_OVERHEAD_BYTES)
-        message = min(_LOOKUP_MESSAGE_BYTES, fetch)
-        shared |= {"receive.message.max.bytes": response, "fetch.max.bytes": fetch, "message.max.bytes": message}
-    return shared
-
-
-def librdkafka_logger() -> logging.Logger:
-    """The logger of librdkafka's own messages, disabled unless the application has set a level.
-
-    librdkafka logs hundreds of lines a minute while a broker is down, and recovers from most of these errors. The others
-    are raised as errors of ours. So are fatal errors, for example after another producer has replaced a transactional one.
-    """
-    logger = logging.getLogger("pyspark_zkafka.librdkafka")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL + 1)
-    return logger
-
-
-def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> dict[str, Any]:
-    """Return the configuration of a client of confluent-kafka. `note` receives the client's errors.
-
-    With a token provider, first gets a token: confluent-kafka would replace the provider's error by one without a reason.
-    A client made after a refused login gets a new token.
-    """
-    config = {**properties, "error_cb": note}
-    provider = config.pop(token_providers.PROVIDER, None)
-    if provider is None:
-        return config
-    provided = provider, config.get(token_providers.CONFIG, "")
-
-    def note_refusal(error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTHENTICATION and is_refusal(error):
-            token_providers.forget_token(*provided)
-        note(error)
-
-    token_providers.fetch_token(*provided)
-    return {**config, "error_cb": note_refusal, "oauth_cb": token_providers.oauth_callback(provider)}
-
-
-def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
-    """Create confluent-kafka's consumer. `note` receives the client's errors. ZKafkaError if it cannot be created."""
-    with kafka_errors("making a consumer"):
-        return Consumer(client_config(properties, note), logger=librdkafka_logger())
-
-
-class MessageClient:
-    """confluent-kafka's consumer, open in a ``with`` block. It serves one `MessageConsumer` after the other.
-
-    Create it after any fork.
-    """
-
-    def __init__(self, properties: Mapping[str, Any]) -> None:
-        self._properties = properties
-        self._open: Consumer | None = None
-        self._is_warm = False
-        self.note: Callable[[KafkaError], None] = ignore
-
-    def __enter__(self) -> MessageClient:
-        self._open = make_consumer(self._properties, lambda error: self.note(error))
-        self._is_warm = False
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    def warm_up(self, topic: str) -> None:
-        """Request a topic's metadata once, after its assignment: otherwise a new client may start a second late.
-
-        Blocks for up to a second. See the module's docstring.
-        """
-        if not self._is_warm:
-            self._is_warm = True
-            with suppress(KafkaException):
-                self.consumer.list_topics(topic, timeout=INTRODUCTION_S)
-
-    @property
-    def consumer(self) -> Consumer:
-        """confluent-kafka's consumer."""
-        if self._open is None:
-            raise RuntimeError("MessageClient is used outside of its with block")
-        return self._open
-
-
-def ignore(error: KafkaError) -> None:
-    """Ignore an error of an idle client: its next user receives it again."""
-
-
-def offset_metadata(found: KafkaTopicPartition) -> str:
-    """The metadata of a committed offset, perhaps followed by stray bytes. Empty without metadata.
-
-    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next zero byte in memory. The
-    caller must find the end of the metadata by itself.
-    """
-    try:
-        return found.metadata or ""
-    except UnicodeDecodeError as error:
-        return error.object.decode(errors="replace")

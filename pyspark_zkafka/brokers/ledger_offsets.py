@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark_zkafka.brokers.clients import ClientPool, configuration, lookup_properties
+from pyspark_zkafka.brokers.clients import ClientPool, client_key, lookup_properties
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.ledger import (
@@ -155,14 +155,14 @@ class Ledger:
     def _lease_offsets(self, group: str) -> AbstractContextManager[KafkaGroupOffsets]:
         properties = {**lookup_properties(self.properties), "bootstrap.servers": self.servers, "group.id": group}
         place, waits = (self.servers, self.properties, group, self.timeout_s), self.waits
-        key = configuration(properties), self.timeout_s, waits
+        key = client_key(properties), self.timeout_s, waits
         return _idle.lease(key, lambda: KafkaGroupOffsets(*place, waits=waits))
 
     def _lease_admin(self) -> AbstractContextManager[GroupAdmin]:
         given = self.properties
         properties = {**given, "socket.timeout.ms": min(_LISTING_MS, int(given.get("socket.timeout.ms", _LISTING_MS)))}
         key = {**lookup_properties(properties), "bootstrap.servers": self.servers}
-        return _idle_admins.lease(configuration(key), lambda: GroupAdmin(self.servers, properties))
+        return _idle_admins.lease(client_key(key), lambda: GroupAdmin(self.servers, properties))
 
 
 def fitting_width(widths: Iterable[int], partitions: int) -> int:

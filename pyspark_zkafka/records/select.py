@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_zkafka.brokers.clients import ClientPool, Keep, configuration
+from pyspark_zkafka.brokers.clients import ClientPool, Keep, MessageClient, client_key
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, library, require
 
@@ -37,6 +37,14 @@ _REFUSED_FOR_S = 600.0
 _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
+_PRODUCER = Keep(max_age_s=_PRODUCER_AGE_S)
+# Kept for longer than others: the next micro-batch may begin a minute later, and a new producer costs more.
+_TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
+
+_clients: ClientPool[Any] = ClientPool()
+# The times of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.
+_refused_logins: dict[Hashable, float] = {}
+
 
 def uses_native(connection: ConnectionOptions) -> bool:
     """True if this process uses the compiled code; logs the choice. OptionError if it is required and unavailable."""
@@ -50,14 +58,6 @@ def _is_native(connection: ConnectionOptions) -> bool:
     if connection.transport == "direct":
         require()
     return connection.transport != "librdkafka" and library() is not None
-
-
-_clients: ClientPool[Any] = ClientPool()
-_PRODUCER = Keep(max_age_s=_PRODUCER_AGE_S)
-# Kept for longer than others: the next micro-batch may begin a minute later, and a new producer costs more.
-_TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
-# The times of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.
-_refused_logins: dict[Hashable, float] = {}
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def _lease_direct(
     if not _may_log_in(properties, log_level):
         return None
     most = 0 if _FETCH_SIZE in connection.kafka else _MOST_FETCH_BYTES
-    key = DirectClient, configuration(properties), most
+    key = DirectClient, client_key(properties), most
     try:
         client: DirectClient = opened.enter_context(
             _clients.lease(key, lambda: DirectClient(settings_of(properties), most_fetch_bytes=most))
@@ -156,7 +156,7 @@ def _may_log_in(properties: Mapping[str, Any], log_level: int) -> bool:
 
 def _login_of(properties: Mapping[str, Any]) -> Hashable:
     """The bootstrap servers, regardless of order, and the login."""
-    return configuration({n: v for n, v in properties.items() if n == "bootstrap.servers" or n.startswith("sasl.")})
+    return client_key({n: v for n, v in properties.items() if n == "bootstrap.servers" or n.startswith("sasl.")})
 
 
 @contextmanager
@@ -165,11 +165,10 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
 
     librdkafka would take a topic that was created again for an old state of the topic that it knows.
     """
-    from pyspark_zkafka.brokers.clients import MessageClient
     from pyspark_zkafka.records.consumer import MessageConsumer
 
     has_identity = split.topic_id is not None or split.czxid is not None
-    key = MessageClient, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
+    key = MessageClient, split.partition.topic, split.topic_id, split.czxid, client_key(properties)
     with (
         _clients.lease(key if has_identity else None, lambda: MessageClient(properties)) as client,
         MessageConsumer(client, split.partition, schema) as consumer,
@@ -211,7 +210,7 @@ def open_producer(
     from pyspark_zkafka.records.producer import CountingProducer
 
     def lease(make_sender: type[Sender]) -> AbstractContextManager[CountingProducer]:
-        key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
+        key = None if generation is None else (CountingProducer, make_sender, generation, client_key(properties))
         return _clients.lease(key, lambda: CountingProducer(properties, make_sender), _PRODUCER)
 
     with ExitStack() as opened:
@@ -263,7 +262,7 @@ def open_transactional(
 
     def lease(make_sender: type[Sender]) -> AbstractContextManager[TransactionalProducer]:
         is_shared = generation is not None and make_sender.serves_any_id
-        key = (TransactionalProducer, make_sender, generation, configuration(others)) if is_shared else None
+        key = (TransactionalProducer, make_sender, generation, client_key(others)) if is_shared else None
         return _clients.lease(key, lambda: TransactionalProducer(properties, make_sender, topic), _TRANSACTIONAL)
 
     with ExitStack() as opened:
