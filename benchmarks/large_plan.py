@@ -18,7 +18,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from benchmarks.checks import require
-from pyspark_zkafka.options.client_properties import load
+from pyspark_zkafka.options.client_properties import load_librdkafka
 from pyspark_zkafka.testing import LocalCluster
 
 BROKERS = 3
@@ -128,7 +128,7 @@ def _connected(hosts: str) -> Iterator[KazooClient]:
 @contextmanager
 def _mock_brokers(topics: Iterable[str]) -> Iterator[str]:
     """Yield the bootstrap servers of librdkafka's mock cluster, with the topics and empty logs."""
-    library: Any = load()
+    library: Any = load_librdkafka()
     for name in ("rd_kafka_new", "rd_kafka_conf_new", "rd_kafka_mock_cluster_new"):
         getattr(library, name).restype = ctypes.c_void_p
     library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p

@@ -22,7 +22,7 @@ from pyspark_zkafka.conditions import (
 )
 from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.options.client_properties import load
+from pyspark_zkafka.options.client_properties import load_librdkafka
 from pyspark_zkafka.options.values import ConnectionOptions, KafkaGroupOptions
 
 CommitStatus = Literal["done", "again", "fenced"]
@@ -179,13 +179,13 @@ class GroupConsumer:
         confluent-kafka's outer call loses track of its thread, and would abort the process with its next callback. The
         callback therefore makes the outer call return: see `_yield`.
         """
-        if load() is not None:
+        if load_librdkafka() is not None:
             self._has_polled_within = True
             self.poll()
 
     def _yield(self) -> None:
         """Make the outer call return, if there was an inner one. Called at the end of the callback."""
-        library = load()
+        library = load_librdkafka()
         if self._has_polled_within and library is not None:
             library.rd_kafka_yield(None)
         self._has_polled_within = False

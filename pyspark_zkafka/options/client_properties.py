@@ -28,18 +28,25 @@ from pyspark_zkafka.token_providers import PRESETS, PROVIDER
 
 Role = Literal["consumer", "producer"]
 
-_KIND: dict[Role, int] = {"producer": 0, "consumer": 1}  # rd_kafka_type_t
-_UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
-_NO_CONSUMER_CLOSE = 0x8
-_TEXT_BYTES = 512
-_SIZE = ctypes.POINTER(ctypes.c_size_t)
-# No other characters: in C, a string ends at a zero byte, and the library would see another name than the checks here.
-_NAME = re.compile(r"[a-z0-9._]+")
+_OTHER: dict[Role, Role] = {"consumer": "producer", "producer": "consumer"}
+_OPERATION: dict[Role, str] = {"consumer": "read", "producer": "write"}
+
+_SECRET = re.compile(
+    r".*(password|passphrase|secret|jaas|private\.key).*"
+    r"|sasl\.username|sasl\.oauthbearer\.config|ssl_key|ssl\.key\.(location|pem)|ssl\.(ca|certificate)\.pem"
+    r"|ssl\.keystore\.(key|certificate\.chain)|ssl\.truststore\.certificates",
+    re.DOTALL,
+)
+"""Names of properties that are passwords in Java, redacted by librdkafka, PEM texts, or sound secret."""
+
+_DEFAULT_MECHANISM = "GSSAPI"
 _KERBEROS = ("sasl.mechanism", "GSSAPI")
 _NO_KERBEROS = (
     "it was built without Kerberos, as it is in confluent-kafka's wheels; use SCRAM, PLAIN, OAUTHBEARER or client "
     "certificates, or build confluent-kafka with a librdkafka that has libsasl2 (docs/security.md, Kerberos)"
 )
+_IDEMPOTENT_IN_FLIGHT = 5
+_FETCH_BYTES, _RESPONSE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 100_000_000, 512  # librdkafka's
 # Properties that make a client connect, read files, log in or log.
 _EFFECTS = (
     "bootstrap.servers",
@@ -50,6 +57,14 @@ _EFFECTS = (
     "security.protocol",
     "test.",
 )
+
+# No other characters: in C, a string ends at a zero byte, and the library would see another name than the checks here.
+_NAME = re.compile(r"[a-z0-9._]+")
+_CLIENT_TYPES: dict[Role, int] = {"producer": 0, "consumer": 1}  # rd_kafka_type_t
+_UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
+_NO_CONSUMER_CLOSE = 0x8
+_TEXT_BYTES = 512
+_SIZE_POINTER = ctypes.POINTER(ctypes.c_size_t)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (ctypes.c_void_p, ()),
     "rd_kafka_conf_destroy": (None, (ctypes.c_void_p,)),
@@ -57,118 +72,24 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         ctypes.c_int,
         (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t),
     ),
-    "rd_kafka_conf_get": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, _SIZE)),
-    "rd_kafka_conf_dump": (ctypes.POINTER(ctypes.c_char_p), (ctypes.c_void_p, _SIZE)),
+    "rd_kafka_conf_get": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, _SIZE_POINTER)),
+    "rd_kafka_conf_dump": (ctypes.POINTER(ctypes.c_char_p), (ctypes.c_void_p, _SIZE_POINTER)),
     "rd_kafka_conf_dump_free": (None, (ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t)),
     "rd_kafka_new": (ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)),
     "rd_kafka_destroy_flags": (None, (ctypes.c_void_p, ctypes.c_int)),
     "rd_kafka_yield": (None, (ctypes.c_void_p,)),
 }
-_SECRET = re.compile(
-    r".*(password|passphrase|secret|jaas|private\.key).*"
-    r"|sasl\.username|sasl\.oauthbearer\.config|ssl_key|ssl\.key\.(location|pem)|ssl\.(ca|certificate)\.pem"
-    r"|ssl\.keystore\.(key|certificate\.chain)|ssl\.truststore\.certificates",
-    re.DOTALL,
-)
-"""Names of properties that are passwords in Java, redacted by librdkafka, PEM texts, or sound secret."""
-
-_DEFAULT_MECHANISM = "GSSAPI"
-_IDEMPOTENT_IN_FLIGHT = 5
-_FETCH_BYTES, _RESPONSE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 100_000_000, 512  # librdkafka's
-_OTHER: dict[Role, Role] = {"consumer": "producer", "producer": "consumer"}
-_OPERATION: dict[Role, str] = {"consumer": "read", "producer": "write"}
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """librdkafka's validation of a property.
-
-    `known` is true if librdkafka has the property. `problem` is its reason to refuse the value; `value` is an accepted
-    value as librdkafka reads it. For an unknown property, `names` has the known ones.
-    """
-
-    known: bool
-    problem: str = ""
-    value: str = ""
-    names: tuple[str, ...] = ()
+def _by_name(client: str) -> dict[str, list[ClientProperty]]:
+    rows: dict[str, list[ClientProperty]] = {}
+    for row in PROPERTIES:
+        if client in row.clients:
+            rows.setdefault(row.name, []).append(row)
+    return rows
 
 
-UNKNOWN, NO_OBJECTION = Validation(known=False), Validation(known=True)
-
-
-def validate(name: str, value: str) -> Validation:
-    """Validate a property; `NO_OBJECTION` if the library cannot be loaded."""
-    if not _NAME.fullmatch(name) or "\0" in value:
-        return UNKNOWN
-    library = load()
-    if library is None:
-        return NO_OBJECTION
-    conf, text = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_TEXT_BYTES)
-    try:
-        found = library.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES)
-        if found == _UNKNOWN_NAME:
-            return Validation(known=False, names=_names(library, conf))
-        if found != _OK:
-            return Validation(known=True, problem=text.value.decode(errors="replace").strip())
-        if (name, value) == _KERBEROS and "sasl_gssapi" not in _value(library, conf, "builtin.features").split(","):
-            return Validation(known=True, problem=_NO_KERBEROS)
-        return Validation(known=True, value=_value(library, conf, name))
-    finally:
-        library.rd_kafka_conf_destroy(conf)
-
-
-def validate_together(properties: Mapping[str, str], defaults: Mapping[str, str], role: Role) -> str:
-    """Return the reason to refuse accepted properties together; empty if there is none or the library cannot be loaded.
-
-    Creates a client without brokers, with `defaults` for properties that are not given, and closes it. Takes about 1 ms.
-    """
-    judged = {name: value for name, value in properties.items() if not name.startswith(_EFFECTS)}
-    library = load() if judged else None
-    if library is None:
-        return ""
-    conf, text = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_TEXT_BYTES)
-    for name, value in {**defaults, **judged, "log_level": "0"}.items():
-        library.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES)
-    text.value = b""
-    client = library.rd_kafka_new(_KIND[role], conf, text, _TEXT_BYTES)
-    if client is not None:
-        library.rd_kafka_destroy_flags(client, _NO_CONSUMER_CLOSE)
-        return ""
-    library.rd_kafka_conf_destroy(conf)
-    return text.value.decode(errors="replace").strip()
-
-
-def _value(library: Any, conf: int, name: str) -> str:
-    """Return the value of a property; empty if it cannot be read."""
-    text = ctypes.create_string_buffer(_TEXT_BYTES)
-    read = library.rd_kafka_conf_get(conf, name.encode(), text, ctypes.byref(ctypes.c_size_t(_TEXT_BYTES)))
-    return text.value.decode(errors="replace") if read == _OK else ""
-
-
-def _names(library: Any, conf: int) -> tuple[str, ...]:
-    """List the library's properties that have a default value."""
-    count = ctypes.c_size_t()
-    dumped = library.rd_kafka_conf_dump(conf, ctypes.byref(count))
-    names = tuple(dumped[i].decode() for i in range(0, count.value, 2))
-    library.rd_kafka_conf_dump_free(dumped, count)
-    return names
-
-
-@cache
-def load() -> Any | None:
-    """Load the library; None if its functions cannot be found, for example because it is linked statically."""
-    package = PathFinder.find_spec("confluent_kafka")
-    module = package and PathFinder.find_spec("confluent_kafka.cimpl", package.submodule_search_locations)
-    if module is None or module.origin is None:
-        return None
-    try:
-        library = ctypes.CDLL(module.origin)
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
-    except (OSError, AttributeError):
-        return None
-    return library
+_TABLES: dict[Role, dict[str, list[ClientProperty]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
 
 
 def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str], list[str]]:
@@ -222,17 +143,6 @@ def is_secret(name: str) -> bool:
     (True, True, False)
     """
     return _SECRET.fullmatch(name.strip().lower().removeprefix("kafka.")) is not None
-
-
-def _by_name(client: str) -> dict[str, list[ClientProperty]]:
-    rows: dict[str, list[ClientProperty]] = {}
-    for row in PROPERTIES:
-        if client in row.clients:
-            rows.setdefault(row.name, []).append(row)
-    return rows
-
-
-_TABLES: dict[Role, dict[str, list[ClientProperty]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
 
 
 def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str]) -> Mapping[str, str]:
@@ -343,3 +253,95 @@ def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
             defaults["transactional.id"] = "any"
     reason = validate_together(translated, defaults, role)
     return [f"kafka.*: librdkafka refuses the properties together: {reason}; correct one of them"] if reason else []
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """librdkafka's validation of a property.
+
+    `known` is true if librdkafka has the property. `problem` is its reason to refuse the value; `value` is an accepted
+    value as librdkafka reads it. For an unknown property, `names` has the known ones.
+    """
+
+    known: bool
+    problem: str = ""
+    value: str = ""
+    names: tuple[str, ...] = ()
+
+
+UNKNOWN, NO_OBJECTION = Validation(known=False), Validation(known=True)
+
+
+def validate(name: str, value: str) -> Validation:
+    """Ask librdkafka to validate a property; `NO_OBJECTION` if the library cannot be loaded."""
+    if not _NAME.fullmatch(name) or "\0" in value:
+        return UNKNOWN
+    library = load_librdkafka()
+    if library is None:
+        return NO_OBJECTION
+    conf, text = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_TEXT_BYTES)
+    try:
+        found = library.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES)
+        if found == _UNKNOWN_NAME:
+            return Validation(known=False, names=_conf_names(library, conf))
+        if found != _OK:
+            return Validation(known=True, problem=text.value.decode(errors="replace").strip())
+        if (name, value) == _KERBEROS and "sasl_gssapi" not in _conf_value(library, conf, "builtin.features").split(","):
+            return Validation(known=True, problem=_NO_KERBEROS)
+        return Validation(known=True, value=_conf_value(library, conf, name))
+    finally:
+        library.rd_kafka_conf_destroy(conf)
+
+
+def validate_together(properties: Mapping[str, str], defaults: Mapping[str, str], role: Role) -> str:
+    """Return librdkafka's reason to refuse accepted properties together; empty without one, or without the library.
+
+    Creates a client without brokers, with `defaults` for properties that are not given, and closes it. Takes about 1 ms.
+    """
+    judged = {name: value for name, value in properties.items() if not name.startswith(_EFFECTS)}
+    library = load_librdkafka() if judged else None
+    if library is None:
+        return ""
+    conf, text = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_TEXT_BYTES)
+    for name, value in {**defaults, **judged, "log_level": "0"}.items():
+        library.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES)
+    text.value = b""
+    client = library.rd_kafka_new(_CLIENT_TYPES[role], conf, text, _TEXT_BYTES)
+    if client is not None:
+        library.rd_kafka_destroy_flags(client, _NO_CONSUMER_CLOSE)
+        return ""
+    library.rd_kafka_conf_destroy(conf)
+    return text.value.decode(errors="replace").strip()
+
+
+def _conf_value(library: Any, conf: int, name: str) -> str:
+    """Return the value of a property; empty if it cannot be read."""
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    read = library.rd_kafka_conf_get(conf, name.encode(), text, ctypes.byref(ctypes.c_size_t(_TEXT_BYTES)))
+    return text.value.decode(errors="replace") if read == _OK else ""
+
+
+def _conf_names(library: Any, conf: int) -> tuple[str, ...]:
+    """List the library's properties that have a default value."""
+    count = ctypes.c_size_t()
+    dumped = library.rd_kafka_conf_dump(conf, ctypes.byref(count))
+    names = tuple(dumped[i].decode() for i in range(0, count.value, 2))
+    library.rd_kafka_conf_dump_free(dumped, count)
+    return names
+
+
+@cache
+def load_librdkafka() -> Any | None:
+    """Load the installed librdkafka; None if its functions cannot be found, for example because it is linked statically."""
+    package = PathFinder.find_spec("confluent_kafka")
+    module = package and PathFinder.find_spec("confluent_kafka.cimpl", package.submodule_search_locations)
+    if module is None or module.origin is None:
+        return None
+    try:
+        library = ctypes.CDLL(module.origin)
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
+        return None
+    return library

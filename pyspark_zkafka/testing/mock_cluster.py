@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyspark_zkafka.model.topic_names import RULE, is_topic_name
-from pyspark_zkafka.options.client_properties import load
+from pyspark_zkafka.options.client_properties import load_librdkafka
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER, CLUSTER_NOT_RUNNING, NO_MOCK_BROKERS, REFUSED_BY_CLUSTER
 from pyspark_zkafka.testing.topics import Record, produce
 
@@ -107,7 +107,7 @@ class MockCluster:
 
 
 def _library() -> Any:
-    library = load()
+    library = load_librdkafka()
     try:
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(library, name)

@@ -12,7 +12,7 @@ from tests.support.cases import each
 @pytest.mark.parametrize("library", [None, object()])
 def test_a_library_without_mock_brokers(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
     """A librdkafka that cannot be loaded, or lacks functions, is reported as such."""
-    monkeypatch.setattr("pyspark_zkafka.testing.mock_cluster.load", lambda: library)
+    monkeypatch.setattr("pyspark_zkafka.testing.mock_cluster.load_librdkafka", lambda: library)
     with pytest.raises(LocalClusterError, match=r"NO_MOCK_BROKERS.*; install"), MockCluster():
         pass
 

@@ -11,7 +11,14 @@ import pytest
 from pyspark_zkafka.brokers.clients import MessageClient, consumer_properties
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.client_properties import UNKNOWN, Validation, load, translate, validate, validate_together
+from pyspark_zkafka.options.client_properties import (
+    UNKNOWN,
+    Validation,
+    load_librdkafka,
+    translate,
+    validate,
+    validate_together,
+)
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.producer import producer_properties
@@ -38,9 +45,9 @@ def no_librdkafka(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     (tmp_path / "confluent_kafka").mkdir()
     (tmp_path / "confluent_kafka" / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    load.cache_clear()
+    load_librdkafka.cache_clear()
     yield
-    load.cache_clear()
+    load_librdkafka.cache_clear()
 
 
 def test_accepted_properties() -> None:
@@ -113,7 +120,7 @@ def test_words_in_any_case(name: str, given: str) -> None:
 @pytest.mark.usefixtures("no_librdkafka")
 def test_a_librdkafka_that_cannot_be_loaded() -> None:
     """If librdkafka cannot be loaded, its properties are passed on unchecked, but the tables still apply."""
-    assert load() is None
+    assert load_librdkafka() is None
     names = [name for name, scope in LIBRDKAFKA.items() if scope == "*" and name not in REFUSED]
     for name in set(names) - {row.name for row in PROPERTIES} | {"no.such"}:
         assert parsed({f"kafka.{name}": "x"}).kafka == {name: "x"}
