@@ -23,6 +23,39 @@ from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.topic_names import describe_bad_names, topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 
+_Word = TypeVar("_Word")
+
+_ASSIGN_FORM = '{"topicA": [0, 1], "topicB": [2]}'
+_STARTS = "earliest, latest (stream), earliest+100, latest-100, committed, or JSON"
+_ENDS = "latest, latest-100, earliest+100, or JSON"
+_OFFSETS_FORM = (
+    '{"topicA": {"0": 23, "1": -2, "2": "latest-100"}, "topicB": "earliest+100"}, with -2 or earliest, and -1 or latest'
+)
+_COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
+_TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
+_FROM_EDGE = re.compile(r"(earliest|latest)(?:\s*([+-])\s*([0-9]{1,18}))?", re.IGNORECASE)
+_SHOWN_CHARACTERS = 200
+_INT32, _INT64 = range(2**31), range(-(2**63), 2**63)
+
+_SERVER = re.compile(r"(?P<host>[^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?")
+_NO_KERBEROS = (
+    "; Kerberos to ZooKeeper is not supported, use one of these or certificates (zookeeper.ssl.keystore.location)"
+)
+_FILE_NAME = re.compile(r"[^\s{]+\.\w{1,10}")
+
+_DURATION_FORM = (
+    'a duration such as 15m, 10s, 500ms or "1 hour 30 minutes": whole numbers of us, ms, s, m (or min), h, d or the whole '
+    "words, up to weeks; a number alone is milliseconds"
+)
+_MICROSECONDS = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 1),
+    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1_000),
+    **dict.fromkeys(("s", "second", "seconds"), 1_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
+    **dict.fromkeys(("week", "weeks"), 604_800_000_000),
+}
 _ISO_DURATION_FORM = 'PnDTnHnMnS, such as P7D or PT1H30M, or words such as "90 minutes"'
 _ISO_DURATION = re.compile(  # P and T must not be the last characters
     r"(?P<sign>[-+]?)P(?=.)(?:(?P<days>[-+]?[0-9]{1,12})D)?"
@@ -41,19 +74,236 @@ _AGO = re.compile(r"(?P<duration>.*[a-z])\s+ago", re.IGNORECASE | re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MAX_MS = 2**63 - 1
 
-_MICROSECONDS = {
-    **dict.fromkeys(("us", "microsecond", "microseconds"), 1),
-    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1_000),
-    **dict.fromkeys(("s", "second", "seconds"), 1_000_000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
-    **dict.fromkeys(("week", "weeks"), 604_800_000_000),
-}
-_DURATION_FORM = (
-    'a duration such as 15m, 10s, 500ms or "1 hour 30 minutes": whole numbers of us, ms, s, m (or min), h, d or the whole '
-    "words, up to weeks; a number alone is milliseconds"
-)
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of option values: their written form, for docs/options.md, and their reader.
+
+    The reader takes an option's name and a stripped text. It raises ValueError with the expected form, or OptionError with
+    the whole problem.
+    """
+
+    form: str
+    read: Callable[[str, str], Any]
+
+
+def integer(at_least: int, unit: str = "", at_most: int | None = None) -> Kind:
+    """A whole number with bounds and a unit. By default it has 64 bits, as in Spark's own source."""
+    most = 2**63 - 1 if at_most is None else at_most
+
+    def read(_: str, value: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,19}", value) and at_least <= int(value) <= most:
+            return int(value)
+        is_large = at_most is not None or re.fullmatch(r"[+]?[0-9]{19,}", value) is not None
+        bounds = f" from {at_least} to {most}" if is_large else f", {at_least} or more"
+        raise ValueError(f"a whole number{bounds}")
+
+    bound = "> 0" if at_least == 1 else f">= {at_least}"
+    if at_most is not None:
+        bound = f"from {at_least} to {at_most}"
+    return Kind(f"integer {bound}" + (f", {unit}" if unit else ""), read)
+
+
+def choice(*words: str, form: str = "", **values: Any) -> Kind:
+    """A case-insensitive choice of words. Each of `words` is its own value; `values` maps words in lower case to values."""
+    known = {word.lower(): word for word in words} | values
+    form = form or " or ".join((*words, *values))
+
+    def read(_: str, value: str) -> Any:
+        if value.lower() not in known:
+            raise ValueError(form)
+        return known[value.lower()]
+
+    return Kind(form, read)
+
+
+def text(form: str = "text") -> Kind:
+    """Text that is not empty."""
+    return Kind(form, _read_text)
+
+
+def _read_text(option: str, value: str) -> str:
+    if not value:
+        raise INVALID_OPTIONS(f"{option} must not be empty; set a value or leave it out")
+    return value
+
+
+def _read_id_part(_: str, value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,100}", value):
+        raise ValueError("1 to 100 letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _read_ensemble(_: str, text: str) -> tuple[str, str]:
+    """Return the hosts with their ports, and the chroot."""
+    hosts, slash, path = text.partition("/")
+    chroot = (slash + path).rstrip("/")
+    servers = [_SERVER.fullmatch(server.strip()) for server in hosts.split(",")]
+    found = [(server["host"], int(server["port"] or 2181)) for server in servers if server is not None]
+    is_path = chroot == "" or (is_znode_path(chroot) and not re.search(r"[\s,]", chroot))
+    if len(found) < len(servers) or not is_path or not all(0 < port < 65536 for _, port in found):
+        raise ValueError("host:port[,host:port...][/chroot], e.g. zk1:2181,zk2:2181/kafka")
+    return ",".join(f"{host}:{port}" for host, port in found), chroot
+
+
+def _read_auth(_: str, text: str) -> tuple[str, str]:
+    """Return the scheme and the credential."""
+    if not re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl:digest-md5):[^:]+:.+", text):
+        kerberos = re.match(r"(?i:sasl:gssapi\b|kerberos\b)", text) is not None
+        raise ValueError("digest:user:password or sasl:DIGEST-MD5:user:password" + _NO_KERBEROS * kerberos)
+    scheme, _, credential = text.partition(":")
+    return scheme.lower(), credential
+
+
+def _read_topic(option: str, text: str) -> str:
+    _require_topic_names(option, [_read_text(option, text)])
+    return text
+
+
+def _read_topics(option: str, text: str) -> Subscribe:
+    topics = tuple(topic.strip() for topic in text.split(",") if topic.strip())
+    if not topics:
+        raise INVALID_OPTION(f"{option} names no topic; expected topic[,topic...]")
+    _require_topic_names(option, topics)
+    return Subscribe(topics)
+
+
+def _require_topic_names(option: str, names: Iterable[str]) -> None:
+    if (problem := describe_bad_names(option, names)) is not None:
+        raise INVALID_OPTION(problem)
+
+
+def _read_regex(text: str) -> str:
+    if not text:
+        raise ValueError("a regular expression that is not empty")
+    try:
+        topic_filter(text)
+    except FilterError as error:
+        raise ValueError(f"a Java regular expression that matches in bounded time ({error})") from None
+    return text
+
+
+def _read_assignment(option: str, text: str) -> Assign:
+    found: set[TopicPartition] = set()
+    for topic, numbers in _json_object(option, text, _ASSIGN_FORM).items():
+        if not isinstance(numbers, list) or not all(type(n) is int and n in _INT32 for n in numbers):
+            raise _malformed(option, text, _ASSIGN_FORM)
+        found.update(TopicPartition(topic, n) for n in numbers)
+    if not found:
+        raise _malformed(option, text, _ASSIGN_FORM)
+    return Assign(tuple(sorted(found)))
+
+
+def parse_position(text: str) -> NamedPosition | None:
+    """Return the position that a word names; None for any other text.
+
+    >>> parse_position("earliest"), parse_position("latest-100"), parse_position("latest+100")
+    (-2, FromEdge(edge=-1, records=-100), None)
+    """
+    match = _FROM_EDGE.fullmatch(text.strip())
+    if match is None:
+        return None
+    is_latest = match[1].lower() == "latest"
+    edge = LATEST if is_latest else EARLIEST
+    if match[2] is None:
+        return edge
+    records = int(match[2] + match[3])
+    return FromEdge(edge, records) if match[2] == ("-" if is_latest else "+") else None
+
+
+def _offsets(form: str) -> Kind:
+    """Offsets by partition, or words for all partitions, the partitions of a topic, or one partition.
+
+    As JsonUtils and KafkaSourceProvider of Spark 4.2, and SPARK-58774 for the form by topic.
+    """
+
+    def read(option: str, text: str) -> OffsetSpec:
+        if text.lower() == "committed":
+            return OffsetSpec(option, everywhere="committed")
+        if (everywhere := parse_position(text)) is not None:
+            return OffsetSpec(option, everywhere=everywhere)
+        by_topic: dict[str, NamedPosition] = {}
+        by_partition: dict[TopicPartition, NamedPosition] = {}
+        for topic, given in _json_object(option, text, f"{form}: {_OFFSETS_FORM}").items():
+            if isinstance(given, str) and (position := parse_position(given)) is not None:
+                by_topic[topic] = position
+            else:
+                by_partition |= _by_partition(option, topic, given, _OFFSETS_FORM, parse_position)
+        for offset in by_partition.values():
+            if isinstance(offset, int) and offset < EARLIEST:
+                raise INVALID_OPTION(f"{option} has the offset {offset}; use 0 or more, -1 or -2")
+        return OffsetSpec(option, by_topic=by_topic, by_partition=by_partition)
+
+    return Kind(form, read)
+
+
+def _read_numbers(option: str, text: str, form: str) -> dict[TopicPartition, int]:
+    """Read a number of 0 or more for each partition."""
+    found: dict[TopicPartition, int] = {}
+    for topic, given in _json_object(option, text, form).items():
+        found |= _by_partition(option, topic, given, form)
+    if min(found.values()) < 0:
+        raise _malformed(option, text, form)
+    return found
+
+
+def _read_timestamps(option: str, text: str) -> OffsetSpec:
+    found = _read_numbers(option, text, _TIMESTAMPS_FORM)
+    return OffsetSpec(option, by_partition={tp: AtTimestamp(ms) for tp, ms in found.items()})
+
+
+def _by_partition(
+    option: str, topic: str, given: object, form: str, word: Callable[[str], _Word | None] = lambda _: None
+) -> dict[TopicPartition, int | _Word]:
+    """Read the positions of a topic's partitions, from ``{"0": 23}``. `word` reads a text; it returns None to refuse it."""
+    found: dict[TopicPartition, int | _Word] = {}
+    for partition, position in given.items() if isinstance(given, dict) else ():
+        is_partition = re.fullmatch("[0-9]{1,10}", partition) is not None and int(partition) in _INT32
+        is_offset = type(position) is int and position in _INT64
+        value = position if is_offset else word(position) if isinstance(position, str) else None
+        if not is_partition or value is None:
+            found = {}
+            break
+        place = TopicPartition(topic, int(partition))
+        if place in found:
+            raise _repeated(option, place)
+        found[place] = value
+    if not found:
+        try:
+            shown = json.dumps({topic: given})
+        except RecursionError:
+            shown = f"{topic}: JSON that is nested too deeply"
+        raise _malformed(option, shown, form)
+    return found
+
+
+def _json_object(option: str, text: str, form: str) -> dict[str, object]:
+    """Read a JSON object that has topics as keys and is not empty. Refuses repeated keys: Spark drops all but the last."""
+
+    def with_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for key, value in pairs:
+            if key in found:
+                raise _repeated(option, repr(key[:_SHOWN_CHARACTERS]))
+            found[key] = value
+        return found
+
+    try:
+        found = json.loads(text, object_pairs_hook=with_unique_keys)
+    except (ValueError, RecursionError):
+        raise _malformed(option, text, form) from None
+    if not isinstance(found, dict) or not found:
+        raise _malformed(option, text, form)
+    _require_topic_names(option, found)
+    return found
+
+
+def _repeated(option: str, name: object) -> OptionError:
+    return INVALID_OPTION(f"{option} names {name} more than once; name each topic and each partition once")
+
+
+def _malformed(option: str, text: str, form: str) -> OptionError:
+    return INVALID_OPTION(f"{option} is {excerpt(text, _SHOWN_CHARACTERS)!r}; expected {form}")
 
 
 def parse_duration_ms(text: str) -> int:
@@ -138,264 +388,6 @@ def parse_time(text: str) -> AtTimestamp | Ago:
     if found_ms < 0:
         raise ValueError(f"{_TIME_FORM}, from 1970 on")
     return AtTimestamp(found_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of option values: their written form, for docs/options.md, and their reader.
-
-    The reader takes an option's name and a stripped text. It raises ValueError with the expected form, or OptionError with
-    the whole problem.
-    """
-
-    form: str
-    read: Callable[[str, str], Any]
-
-
-def integer(at_least: int, unit: str = "", at_most: int | None = None) -> Kind:
-    """A whole number with bounds and a unit. By default it has 64 bits, as in Spark's own source."""
-    most = 2**63 - 1 if at_most is None else at_most
-
-    def read(_: str, value: str) -> int:
-        if re.fullmatch(r"[+-]?[0-9]{1,19}", value) and at_least <= int(value) <= most:
-            return int(value)
-        is_large = at_most is not None or re.fullmatch(r"[+]?[0-9]{19,}", value) is not None
-        bounds = f" from {at_least} to {most}" if is_large else f", {at_least} or more"
-        raise ValueError(f"a whole number{bounds}")
-
-    bound = "> 0" if at_least == 1 else f">= {at_least}"
-    if at_most is not None:
-        bound = f"from {at_least} to {at_most}"
-    return Kind(f"integer {bound}" + (f", {unit}" if unit else ""), read)
-
-
-def choice(*words: str, form: str = "", **values: Any) -> Kind:
-    """A case-insensitive choice of words. Each of `words` is its own value; `values` maps words in lower case to values."""
-    known = {word.lower(): word for word in words} | values
-    form = form or " or ".join((*words, *values))
-
-    def read(_: str, value: str) -> Any:
-        if value.lower() not in known:
-            raise ValueError(form)
-        return known[value.lower()]
-
-    return Kind(form, read)
-
-
-def text(form: str = "text") -> Kind:
-    """Text that is not empty."""
-    return Kind(form, _read_text)
-
-
-def _read_text(option: str, value: str) -> str:
-    if not value:
-        raise INVALID_OPTIONS(f"{option} must not be empty; set a value or leave it out")
-    return value
-
-
-def _read_id_part(_: str, value: str) -> str:
-    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,100}", value):
-        raise ValueError("1 to 100 letters, digits, '.', '_' and '-'")
-    return value
-
-
-_SERVER = re.compile(r"(?P<host>[^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?")
-_NO_KERBEROS = (
-    "; Kerberos to ZooKeeper is not supported, use one of these or certificates (zookeeper.ssl.keystore.location)"
-)
-
-
-def _read_ensemble(_: str, text: str) -> tuple[str, str]:
-    """Return the hosts with their ports, and the chroot."""
-    hosts, slash, path = text.partition("/")
-    chroot = (slash + path).rstrip("/")
-    servers = [_SERVER.fullmatch(server.strip()) for server in hosts.split(",")]
-    found = [(server["host"], int(server["port"] or 2181)) for server in servers if server is not None]
-    is_path = chroot == "" or (is_znode_path(chroot) and not re.search(r"[\s,]", chroot))
-    if len(found) < len(servers) or not is_path or not all(0 < port < 65536 for _, port in found):
-        raise ValueError("host:port[,host:port...][/chroot], e.g. zk1:2181,zk2:2181/kafka")
-    return ",".join(f"{host}:{port}" for host, port in found), chroot
-
-
-def _read_auth(_: str, text: str) -> tuple[str, str]:
-    """Return the scheme and the credential."""
-    if not re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl:digest-md5):[^:]+:.+", text):
-        kerberos = re.match(r"(?i:sasl:gssapi\b|kerberos\b)", text) is not None
-        raise ValueError("digest:user:password or sasl:DIGEST-MD5:user:password" + _NO_KERBEROS * kerberos)
-    scheme, _, credential = text.partition(":")
-    return scheme.lower(), credential
-
-
-_ASSIGN_FORM = '{"topicA": [0, 1], "topicB": [2]}'
-_SHOWN_CHARACTERS = 200
-_INT32, _INT64 = range(2**31), range(-(2**63), 2**63)
-
-
-def _read_topic(option: str, text: str) -> str:
-    _require_topic_names(option, [_read_text(option, text)])
-    return text
-
-
-def _read_topics(option: str, text: str) -> Subscribe:
-    topics = tuple(topic.strip() for topic in text.split(",") if topic.strip())
-    if not topics:
-        raise INVALID_OPTION(f"{option} names no topic; expected topic[,topic...]")
-    _require_topic_names(option, topics)
-    return Subscribe(topics)
-
-
-def _require_topic_names(option: str, names: Iterable[str]) -> None:
-    if (problem := describe_bad_names(option, names)) is not None:
-        raise INVALID_OPTION(problem)
-
-
-def _read_regex(text: str) -> str:
-    if not text:
-        raise ValueError("a regular expression that is not empty")
-    try:
-        topic_filter(text)
-    except FilterError as error:
-        raise ValueError(f"a Java regular expression that matches in bounded time ({error})") from None
-    return text
-
-
-def _read_assignment(option: str, text: str) -> Assign:
-    found: set[TopicPartition] = set()
-    for topic, numbers in _json_object(option, text, _ASSIGN_FORM).items():
-        if not isinstance(numbers, list) or not all(type(n) is int and n in _INT32 for n in numbers):
-            raise _malformed(option, text, _ASSIGN_FORM)
-        found.update(TopicPartition(topic, n) for n in numbers)
-    if not found:
-        raise _malformed(option, text, _ASSIGN_FORM)
-    return Assign(tuple(sorted(found)))
-
-
-def _json_object(option: str, text: str, form: str) -> dict[str, object]:
-    """Read a JSON object that has topics as keys and is not empty. Refuses repeated keys: Spark drops all but the last."""
-
-    def with_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for key, value in pairs:
-            if key in found:
-                raise _repeated(option, repr(key[:_SHOWN_CHARACTERS]))
-            found[key] = value
-        return found
-
-    try:
-        found = json.loads(text, object_pairs_hook=with_unique_keys)
-    except (ValueError, RecursionError):
-        raise _malformed(option, text, form) from None
-    if not isinstance(found, dict) or not found:
-        raise _malformed(option, text, form)
-    _require_topic_names(option, found)
-    return found
-
-
-def _repeated(option: str, name: object) -> OptionError:
-    return INVALID_OPTION(f"{option} names {name} more than once; name each topic and each partition once")
-
-
-def _malformed(option: str, text: str, form: str) -> OptionError:
-    return INVALID_OPTION(f"{option} is {excerpt(text, _SHOWN_CHARACTERS)!r}; expected {form}")
-
-
-_STARTS = "earliest, latest (stream), earliest+100, latest-100, committed, or JSON"
-_ENDS = "latest, latest-100, earliest+100, or JSON"
-_OFFSETS_FORM = (
-    '{"topicA": {"0": 23, "1": -2, "2": "latest-100"}, "topicB": "earliest+100"}, with -2 or earliest, and -1 or latest'
-)
-_COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
-_TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
-_FROM_EDGE = re.compile(r"(earliest|latest)(?:\s*([+-])\s*([0-9]{1,18}))?", re.IGNORECASE)
-
-
-def parse_position(text: str) -> NamedPosition | None:
-    """Return the position that a word names; None for any other text.
-
-    >>> parse_position("earliest"), parse_position("latest-100"), parse_position("latest+100")
-    (-2, FromEdge(edge=-1, records=-100), None)
-    """
-    match = _FROM_EDGE.fullmatch(text.strip())
-    if match is None:
-        return None
-    is_latest = match[1].lower() == "latest"
-    edge = LATEST if is_latest else EARLIEST
-    if match[2] is None:
-        return edge
-    records = int(match[2] + match[3])
-    return FromEdge(edge, records) if match[2] == ("-" if is_latest else "+") else None
-
-
-def _offsets(form: str) -> Kind:
-    """Offsets by partition, or words for all partitions, the partitions of a topic, or one partition.
-
-    As JsonUtils and KafkaSourceProvider of Spark 4.2, and SPARK-58774 for the form by topic.
-    """
-
-    def read(option: str, text: str) -> OffsetSpec:
-        if text.lower() == "committed":
-            return OffsetSpec(option, everywhere="committed")
-        if (everywhere := parse_position(text)) is not None:
-            return OffsetSpec(option, everywhere=everywhere)
-        by_topic: dict[str, NamedPosition] = {}
-        by_partition: dict[TopicPartition, NamedPosition] = {}
-        for topic, given in _json_object(option, text, f"{form}: {_OFFSETS_FORM}").items():
-            if isinstance(given, str) and (position := parse_position(given)) is not None:
-                by_topic[topic] = position
-            else:
-                by_partition |= _by_partition(option, topic, given, _OFFSETS_FORM, parse_position)
-        for offset in by_partition.values():
-            if isinstance(offset, int) and offset < EARLIEST:
-                raise INVALID_OPTION(f"{option} has the offset {offset}; use 0 or more, -1 or -2")
-        return OffsetSpec(option, by_topic=by_topic, by_partition=by_partition)
-
-    return Kind(form, read)
-
-
-def _read_numbers(option: str, text: str, form: str) -> dict[TopicPartition, int]:
-    """Read a number of 0 or more for each partition."""
-    found: dict[TopicPartition, int] = {}
-    for topic, given in _json_object(option, text, form).items():
-        found |= _by_partition(option, topic, given, form)
-    if min(found.values()) < 0:
-        raise _malformed(option, text, form)
-    return found
-
-
-def _read_timestamps(option: str, text: str) -> OffsetSpec:
-    found = _read_numbers(option, text, _TIMESTAMPS_FORM)
-    return OffsetSpec(option, by_partition={tp: AtTimestamp(ms) for tp, ms in found.items()})
-
-
-Word = TypeVar("Word")
-
-
-def _by_partition(
-    option: str, topic: str, given: object, form: str, word: Callable[[str], Word | None] = lambda _: None
-) -> dict[TopicPartition, int | Word]:
-    """Read the positions of a topic's partitions, from ``{"0": 23}``. `word` reads a text; it returns None to refuse it."""
-    found: dict[TopicPartition, int | Word] = {}
-    for partition, position in given.items() if isinstance(given, dict) else ():
-        is_partition = re.fullmatch("[0-9]{1,10}", partition) is not None and int(partition) in _INT32
-        is_offset = type(position) is int and position in _INT64
-        value = position if is_offset else word(position) if isinstance(position, str) else None
-        if not is_partition or value is None:
-            found = {}
-            break
-        place = TopicPartition(topic, int(partition))
-        if place in found:
-            raise _repeated(option, place)
-        found[place] = value
-    if not found:
-        try:
-            shown = json.dumps({topic: given})
-        except RecursionError:
-            shown = f"{topic}: JSON that is nested too deeply"
-        raise _malformed(option, shown, form)
-    return found
-
-
-_FILE_NAME = re.compile(r"[^\s{]+\.\w{1,10}")
 
 
 def _read_schema(option: str, value: str) -> str:
