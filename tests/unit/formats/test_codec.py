@@ -1,4 +1,4 @@
-"""The format string, and the parsing of schemas."""
+"""The format string, the parsing of schemas, and columns: malformed rows, elements of lists and maps, and refused rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.formats.codec import StringSchema, parse_schema
+from pyspark_zkafka.formats.codec import StringSchema, decode_rows, encode_rows, grouped, offsets_of, parse_schema
 from pyspark_zkafka.formats.registry import StoredSchema
 from tests.support import fake_format
+from tests.support.cases import each
 
 
 def payloads(*values: bytes | None) -> pa.Array:
@@ -46,3 +47,72 @@ def test_a_schema_of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_format.use(monkeypatch)
     with pytest.raises(OptionError, match="of the type PROTOBUF, and the format is avro"):
         parse_schema("avro", StoredSchema("x", "PROTOBUF"))
+
+
+def build(rows: list[int | None]) -> pa.Array:
+    """Return the rows as numbers, and refuse numbers above 9."""
+    for row in rows:
+        if row is not None and row >= 10:
+            raise ValueError(f"{row} is too large")
+    return pa.array(rows, pa.int64())
+
+
+@each("bad", [[], [0], [6], [0, 6], [2, 3], [0, 1, 2, 3, 4, 5, 6]])
+def test_malformed_rows(bad: list[int]) -> None:
+    """Each malformed row is found and becomes null, and the other rows are unharmed."""
+    rows = [10 + n if n in bad else n for n in range(7)]
+    decoded = decode_rows(rows, build, {})
+    assert decoded.column.to_pylist() == [None if n in bad else n for n in range(7)]
+    assert decoded.malformed == {n: f"{10 + n} is too large" for n in bad}
+
+
+def test_rows_that_were_malformed_before() -> None:
+    """Rows that could not be parsed keep their reasons, and all reasons are in the order of the rows."""
+    decoded = decode_rows([None, 12, None, 3], build, {2: "no number"})
+    assert list(decoded.malformed.items()) == [(1, "12 is too large"), (2, "no number")]
+    assert decode_rows([], build, {}).column == pa.array([], pa.int64())
+
+
+def test_elements() -> None:
+    """The elements of a slice are grouped by row, and null rows are None."""
+    lists = pa.array([[1], [2, 3], None, [], [4]], pa.list_(pa.int32()))
+    assert grouped(lists.slice(1), pa.Array.to_pylist) == [[2, 3], None, [], [4]]
+    maps = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int32()))
+    assert grouped(maps.slice(1), pa.Array.to_pylist) == [[{"key": "b", "value": 2}]]
+    assert offsets_of([[1], [], [2, 3]]).to_pylist() == [0, 1, 1, 3]
+
+
+def test_rows_that_do_not_fit() -> None:
+    """The error names the first row that cannot be encoded, and its field if a single field is the cause."""
+    column = pa.array([None, {"a": 1, "b": 1}, {"a": 1, "b": 20}, {"a": 6, "b": 6}])
+
+    def each_below_ten(part: pa.Array) -> list[bytes | None]:
+        rows = part.to_pylist()
+        if any(row is not None and sum(row.values()) >= 10 for row in rows):
+            raise ValueError("too large")
+        return [None if row is None else b"x" for row in rows]
+
+    schema = "the schema S"
+    expected = r"Row 2 of a batch has a value in the field b that the schema S does not allow: too large; correct the row"
+    with pytest.raises(InvalidRow, match=expected):
+        encode_rows(column, each_below_ten, schema)
+    with pytest.raises(InvalidRow, match="Row 0 of a batch has a value that the schema S"):
+        encode_rows(column.slice(3), each_below_ten, schema)
+    assert encode_rows(column.slice(0, 2), each_below_ten, schema).to_pylist() == [None, b"x"]
+
+
+@each("bad", [{0}, {617}, {999}, {3, 4, 800}])
+def test_rows_are_halved(bad: set[int]) -> None:
+    """The first of many rows that do not fit is found without encoding each row by itself."""
+    encoded = []
+
+    def encode(part: pa.Array) -> list[bytes | None]:
+        encoded.append(len(part))
+        if not bad.isdisjoint(part.to_pylist()):
+            raise ValueError("bad")
+        return [b""] * len(part)
+
+    with pytest.raises(InvalidRow, match=f"Row {min(bad)} of a batch"):
+        encode_rows(pa.array(range(1000)), encode, "S")
+    assert len(encoded) < 15
+    assert sum(encoded) < 2100
