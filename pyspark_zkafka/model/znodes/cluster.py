@@ -58,33 +58,31 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 MIGRATION = "/migration"
-
-_ENDPOINT = re.compile(r"([A-Za-z0-9_-]+)://(?:\[([^\[\]\s/]*)\]|([^\[\]:\s/]*)):([0-9]{1,5})")
-_LEGACY = re.compile(r"(?:[^:]*:)?(?P<host>[^:\s\[\]]+):(?P<port>[0-9]{1,5})")
-_BROKER = "a broker registration: JSON with version, host, port and endpoints, or host:port"
-_PLAINTEXT = "PLAINTEXT"
-_MAX_PORT = 65_535
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?")
-_PARTITION = re.compile(r"[0-9]{1,10}")
-_TOPIC = 'a topic: JSON such as {"version":1,"partitions":{"0":[1,2]}}'
-_STATE = 'a partition state: JSON such as {"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
-_CONTROLLER = 'a controller: JSON such as {"version":1,"brokerid":1,"timestamp":"0"}, or a broker id'
 TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGE = "/config/changes/config_change_"
 """The path of a sequential znode. ZooKeeper appends ten digits."""
+
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
 
+_BROKER = "a broker registration: JSON with version, host, port and endpoints, or host:port"
+_TOPIC = 'a topic: JSON such as {"version":1,"partitions":{"0":[1,2]}}'
+_STATE = 'a partition state: JSON such as {"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
+_CONTROLLER = 'a controller: JSON such as {"version":1,"brokerid":1,"timestamp":"0"}, or a broker id'
 _CONFIG = 'a topic config: JSON such as {"version":1,"config":{"retention.ms":"86400000"}}'
 _REASSIGNMENT = 'a reassignment: JSON such as {"version":1,"partitions":[{"topic":"T","partition":0,"replicas":[1]}]}'
 _ELECTION = 'a preferred replica election: JSON such as {"version":1,"partitions":[{"topic":"T","partition":0}]}'
 
+_ENDPOINT = re.compile(r"([A-Za-z0-9_-]+)://(?:\[([^\[\]\s/]*)\]|([^\[\]:\s/]*)):([0-9]{1,5})")
+_TEXT_BROKER = re.compile(r"(?:[^:]*:)?(?P<host>[^:\s\[\]]+):(?P<port>[0-9]{1,5})")
+_PLAINTEXT = "PLAINTEXT"
+_MAX_PORT = 65_535
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_PARTITION = re.compile(r"[0-9]{1,10}")
 
+_POLICY, _RATIO = "cleanup.policy", "min.cleanable.dirty.ratio"
 _LONG, _INT = 2**63 - 1, 2**31 - 1
-
 _LEAST_LONG = """
     delete.retention.ms=0 file.delete.delay.ms=0 flush.messages=1 flush.ms=0 local.retention.bytes=-2 local.retention.ms=-2
     max.compaction.lag.ms=1 message.timestamp.after.max.ms=0 message.timestamp.before.max.ms=0
@@ -94,19 +92,30 @@ _LEAST_INT = """
     compression.gzip.level=-1 compression.lz4.level=1 compression.zstd.level=-131072 index.interval.bytes=0
     max.message.bytes=0 min.insync.replicas=1 segment.bytes=14 segment.index.bytes=4
 """
-_POLICY, _RATIO = "cleanup.policy", "min.cleanable.dirty.ratio"
-_BOOLEANS = """
+_CONFIG_BOOLEANS = """
     message.downconversion.enable preallocate remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable
     unclean.leader.election.enable
 """
-_FORMS = {
+_CONFIG_FORMS = {
     _POLICY: "compact or delete",
     _RATIO: "a number from 0 to 1",
     "compression.type": "uncompressed or zstd or lz4 or snappy or gzip or producer",
     "message.timestamp.type": "CreateTime or LogAppendTime",
-    **dict.fromkeys(_BOOLEANS.split(), "true or false"),
+    **dict.fromkeys(_CONFIG_BOOLEANS.split(), "true or false"),
 }
-_TEXTS = {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "message.format.version"}
+_CONFIG_TEXTS = {
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "message.format.version",
+}
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def _ranges(text: str, most: int) -> dict[str, tuple[int, int]]:
+    return {name: (int(least), most) for name, least in (pair.split("=") for pair in text.split())}
+
+
+_CONFIG_RANGES = {**_ranges(_LEAST_LONG, _LONG), **_ranges(_LEAST_INT, _INT), "retention.bytes": (-_LONG - 1, _LONG)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,7 @@ def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
     broker_id = parse_integer(path, path.rpartition("/")[2].encode(), "a broker id as the znode's name")
     text = decode_text(path, data, _BROKER)
     if not text.lstrip().startswith("{"):
-        match = _LEGACY.fullmatch(text.strip())
+        match = _TEXT_BROKER.fullmatch(text.strip())
         if match is None or int(match["port"]) > _MAX_PORT:
             raise CodecError(path, data, _BROKER)
         endpoint = Endpoint(_PLAINTEXT, _PLAINTEXT, match["host"], int(match["port"]))
@@ -257,13 +266,6 @@ def decode_cluster_id(path: str, data: bytes | None) -> str:
     return ZnodeJson.parse(path, data, 'a cluster id: JSON such as {"version":"1","id":"..."}').text("id")
 
 
-def _least(text: str, most: int) -> dict[str, tuple[int, int]]:
-    return {name: (int(least), most) for name, least in (pair.split("=") for pair in text.split())}
-
-
-_RANGES = {**_least(_LEAST_LONG, _LONG), **_least(_LEAST_INT, _INT), "retention.bytes": (-_LONG - 1, _LONG)}
-
-
 @dataclass(frozen=True, slots=True)
 class AdminState:
     """Administration in progress: new replicas by partition, partitions to elect, sorted topics to delete.
@@ -347,9 +349,9 @@ def config_problems(settings: Mapping[str, str]) -> list[str]:
     """
     problems = []
     for name, value in settings.items():
-        if name in _TEXTS:
+        if name in _CONFIG_TEXTS:
             continue
-        if name not in _RANGES and name not in _FORMS:
+        if name not in _CONFIG_RANGES and name not in _CONFIG_FORMS:
             problems.append(f"Unknown topic config name: {name}")
         elif (expected := _expected_form(name, value)) is not None:
             problems.append(f"{name} is {value!r}; expected {expected}")
@@ -358,11 +360,11 @@ def config_problems(settings: Mapping[str, str]) -> list[str]:
 
 def _expected_form(name: str, value: str) -> str | None:
     """Return the form that a value should have, None if it has it."""
-    if name in _RANGES:
-        least, most = _RANGES[name]
+    if name in _CONFIG_RANGES:
+        least, most = _CONFIG_RANGES[name]
         is_integer = re.fullmatch("[+-]?[0-9]{1,19}", value)
         return None if is_integer and least <= int(value) <= most else f"a whole number from {least} to {most}"
     if name == _RATIO:
-        return None if _DECIMAL.fullmatch(value) and 0 <= float(value) <= 1 else _FORMS[name]
+        return None if _DECIMAL.fullmatch(value) and 0 <= float(value) <= 1 else _CONFIG_FORMS[name]
     words = {word.strip() for word in value.split(",")} if name == _POLICY else {value}
-    return None if words <= set(_FORMS[name].split(" or ")) else _FORMS[name]
+    return None if words <= set(_CONFIG_FORMS[name].split(" or ")) else _CONFIG_FORMS[name]

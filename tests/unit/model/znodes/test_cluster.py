@@ -1,13 +1,15 @@
-"""Znodes of brokers, topics, partitions, the controller and the cluster's id, of every version."""
+"""Znodes of brokers, topics, partitions, the controller, the cluster's id and administration, of every version."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic
+from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.znodes import cluster as znodes
 from tests.support.cases import each
 
@@ -199,6 +201,23 @@ def test_versions_of_controllers(data: bytes, expected: znodes.ControllerInfo) -
     assert znodes.decode_controller(znodes.CONTROLLER, data) == expected
 
 
+def test_topic_config() -> None:
+    """A topic's configuration keeps the order of the znode."""
+    found = znodes.decode_topic_config("/c", b'{"version":1,"config":{"retention.ms":"1","cleanup.policy":"compact"}}')
+    assert list(found.items()) == [("retention.ms", "1"), ("cleanup.policy", "compact")]
+
+
+def test_reassignment_and_election() -> None:
+    """Partitions keep the order of the znode, and reassignments have the new replicas."""
+    moves = b'{"topic":"t","partition":1,"replicas":[2,1]},{"topic":"s","partition":0,"replicas":[3]}'
+    data = b'{"version":1,"partitions":[%s]}' % moves
+    assert znodes.decode_reassignment("/r", data) == [
+        (TopicPartition("t", 1), (2, 1)),
+        (TopicPartition("s", 0), (3,)),
+    ]
+    assert znodes.decode_preferred_election("/e", data) == (TopicPartition("t", 1), TopicPartition("s", 0))
+
+
 Decoder = Callable[[str, "bytes | None"], object]
 
 BAD: list[tuple[Decoder, bytes | None]] = [
@@ -215,6 +234,15 @@ BAD: list[tuple[Decoder, bytes | None]] = [
     (znodes.decode_cluster_id, b"abc"),
     (znodes.decode_cluster_id, b'{"version":"1"}'),
     (znodes.decode_cluster_id, b'{"version":"1","id":7}'),
+    (znodes.decode_topic_config, None),
+    (znodes.decode_topic_config, b'{"version":1}'),
+    (znodes.decode_topic_config, b'{"version":1,"config":{"retention.ms":1}}'),
+    (znodes.decode_reassignment, b'{"version":1,"partitions":{}}'),
+    (znodes.decode_reassignment, b'{"version":1,"partitions":[1]}'),
+    (znodes.decode_reassignment, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'),
+    (znodes.decode_reassignment, b'{"version":1,"partitions":[{"topic":"t","partition":"0","replicas":[1]}]}'),
+    (znodes.decode_preferred_election, None),
+    (znodes.decode_preferred_election, b'{"version":1,"partitions":[{"partition":0}]}'),
 ]
 
 
@@ -235,3 +263,62 @@ def test_wanted_replicas() -> None:
     assert znodes.decode_target_replicas("/t", b'{"version":1,"partitions":{"0":[1]}}') == {}
     idle = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{"0":[]},"removing_replicas":{}}'
     assert znodes.decode_target_replicas("/t", idle) == {}
+
+
+RECORDED = json.loads((Path(__file__).parents[3] / "vectors" / "cli" / "admin" / "admin.json").read_text())
+
+
+def written(path: str) -> list[bytes]:
+    """Return the data that Kafka's tools wrote to znodes with this prefix."""
+    found = [znode for call in RECORDED["calls"] for znode in call["znodes"].items()]
+    return [data.encode() for name, data in found if name.startswith(path) and data is not None]
+
+
+def test_bytes_of_kafkas_tools() -> None:
+    """Requests and configurations are encoded to the bytes that Kafka's tools write."""
+    (moves,), (elected,) = written(znodes.REASSIGN_PARTITIONS), written(znodes.PREFERRED_REPLICA_ELECTION)
+    assert znodes.encode_reassignment(dict(znodes.decode_reassignment("/r", moves))) == moves
+    assert znodes.encode_preferred_election(znodes.decode_preferred_election("/e", elected)) == elected
+    configs = written(znodes.topic_config_path("orders"))
+    assert len(configs) == 4
+    assert [znodes.encode_topic_config(znodes.decode_topic_config("/c", data)) for data in configs] == configs
+    assert set(written(znodes.CONFIG_CHANGE)) == {znodes.encode_config_change("orders", 4)}
+    paths = [path for call in RECORDED["calls"] for path in call["znodes"]]
+    assert znodes.delete_topic_path("totals") in paths
+    assert znodes.CONFIG_CHANGE + "0000000000" in paths
+
+
+def test_notices_for_old_brokers() -> None:
+    """Brokers of 0.8 get a topic's name, and brokers of 0.9 to 0.10.1 get version 1 of the JSON."""
+    assert znodes.encode_config_change("t", 1) == b'"t"'
+    assert znodes.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+
+
+@each(
+    ("name", "good", "bad"),
+    [
+        ("retention.ms", ["-1", "+5", "86400000"], ["-2", "soon", "1.5", "", "9223372036854775808", "-+5", "\u0665"]),
+        ("retention.bytes", ["-1", "0"], ["1k"]),
+        ("segment.bytes", ["14", "1073741824"], ["13", "2147483648"]),
+        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["", "none", "compact,"]),
+        ("compression.type", ["producer", "zstd"], ["zip"]),
+        ("min.cleanable.dirty.ratio", ["0", "0.5", "1", ".5", "1.", "5e-1"], ["1.1", "nan", "half", "0_1", "\u0661", "."]),
+        ("preallocate", ["true", "false"], ["yes"]),
+        ("message.timestamp.type", ["CreateTime"], ["createtime"]),
+        ("leader.replication.throttled.replicas", ["0:1,1:2", "*"], []),
+    ],
+)
+def test_values_of_settings(name: str, good: list[str], bad: list[str]) -> None:
+    """A value must have the type and range that Kafka expects."""
+    assert [value for value in good if znodes.config_problems({name: value})] == []
+    for value in bad:
+        (problem,) = znodes.config_problems({name: value})
+        assert problem.startswith(f"{name} is {value!r}; expected ")
+
+
+def test_unknown_settings() -> None:
+    """All problems are reported, and an unknown name is reported in Kafka's words."""
+    assert znodes.config_problems({"retention.msec": "5", "preallocate": "maybe"}) == [
+        "Unknown topic config name: retention.msec",
+        "preallocate is 'maybe'; expected true or false",
+    ]
