@@ -23,7 +23,7 @@ from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 from pyspark_zkafka.retries import elapsed_s
 from pyspark_zkafka.zookeeper import kazoo_client
-from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, Client, ConnectionLog
+from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, Client, ConnectionLog, from_kazoo
 from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class ZooKeeperConnection:
         except kazoo_client.NO_NODE:
             return None
         except kazoo_client.KAZOO_ERRORS as error:
-            raise kazoo_client.translate(self._cause(error), f"Reading the ACL of {full}", self.config) from error
+            raise from_kazoo(self._cause(error), f"Reading the ACL of {full}", self.config) from error
         return tuple(entries)
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
@@ -270,7 +270,7 @@ class ZooKeeperConnection:
             size = request_bytes(operations, self.config.chroot)
             if kazoo_client.is_too_large(error, size):
                 raise kazoo_client.too_large(size, doing, self.config) from error
-            raise kazoo_client.translate(self._cause(error), doing, self.config) from error
+            raise from_kazoo(self._cause(error), doing, self.config) from error
         conflict = self._conflict(operations, results)
         written = () if conflict is not None else (r.mzxid for r in results if hasattr(r, "mzxid"))
         return Outcome(conflict, next(iter(written), None))
@@ -281,7 +281,7 @@ class ZooKeeperConnection:
                 if (reason := REASONS.get(type(result))) is not None:
                     return Conflict(operation, reason)
                 doing = f"{type(operation).__name__} {self._full(operation.path)} in a transaction"
-                raise kazoo_client.translate(result, doing, self.config) from result
+                raise from_kazoo(result, doing, self.config) from result
         return None
 
     def _read_in_bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
@@ -334,7 +334,7 @@ class ZooKeeperConnection:
                 kazoo._live.wait(max(0.0, deadline - self._clock()))
             if kazoo.client_state == KeeperState.CONNECTING:
                 # kazoo would keep these requests, and send them when the ensemble answers.
-                raise kazoo_client.translate(kazoo_client.TIMED_OUT(), f"Reading {self._full(requests[0][1])}", self.config)
+                raise from_kazoo(kazoo_client.TIMED_OUT(), f"Reading {self._full(requests[0][1])}", self.config)
             pending = [(request, self._send(*request, watch)) for request in requests]
             requests = [request for request, result in pending if not self._receive(*request, result, answers, deadline)]
 
@@ -352,7 +352,7 @@ class ZooKeeperConnection:
         except kazoo_client.KAZOO_ERRORS as error:
             if kazoo_client.is_passing(error) and self._clock() < deadline:
                 return False
-            raise kazoo_client.translate(self._cause(error), f"Reading {self._full(path)}", self.config) from error
+            raise from_kazoo(self._cause(error), f"Reading {self._full(path)}", self.config) from error
         if kind == "children":
             answers.children[path] = sorted(answer)
         elif kind == "get":

@@ -32,12 +32,6 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.options.values import ZooKeeperConfig
 
-_MAX_TROUBLES = 8
-_SHORTEST_S = 0.01
-_AHEAD_BYTES = 64 * 1024
-_LENGTH_BYTES = 4
-_HEADER = struct.Struct(">ii")  # a message's length and its xid; in a connection's first answer, the protocol's version
-_GRANTED = slice(8, 12)  # the timeout in a connection's first answer
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
 NO_NODE: type[BaseException] = kazoo.NoNodeError
 NO_NODE_CODE: int = kazoo.NoNodeError.code
@@ -47,7 +41,6 @@ CLOSED: type[BaseException] = kazoo.ConnectionClosedError
 AUTH_FAILED: type[BaseException] = kazoo.AuthFailedError
 CONNECTION_LOSS: type[BaseException] = kazoo.ConnectionLoss
 
-_LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
 _PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)
 _REFUSALS = (
     kazoo.NoAuthError,
@@ -58,6 +51,14 @@ _REFUSALS = (
     kazoo.QuotaExceededError,
 )
 _MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.UnimplementedError)
+
+_LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
+_MAX_TROUBLES = 8
+_SHORTEST_S = 0.01
+_AHEAD_BYTES = 64 * 1024
+_LENGTH_BYTES = 4
+_HEADER = struct.Struct(">ii")  # a message's length and its xid; in a connection's first answer, the protocol's version
+_GRANTED = slice(8, 12)  # the timeout in a connection's first answer
 
 
 class Client(KazooClient):  # type: ignore[misc]
@@ -290,32 +291,7 @@ class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         self.warning(msg, *args, **kwargs)
 
 
-def is_passing(error: BaseException) -> bool:
-    """True if a read may be sent again: the connection or session was lost, and kazoo opens another."""
-    return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
-
-
-def is_rolled_back(error: BaseException) -> bool:
-    """True if an operation failed only because another one of the transaction failed."""
-    return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
-
-
-def is_too_large(error: BaseException, size: int) -> bool:
-    """True if servers may have closed the connection because a request exceeds their default limit."""
-    return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
-
-
-def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
-    """The error for a request that is probably too large. Servers also close connections for other reasons."""
-    return REQUEST_TOO_LARGE(
-        f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "
-        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown; "
-        "subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
-        size=size,
-    )
-
-
-def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:
+def from_kazoo(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:
     """Our error for one of kazoo's. `doing` describes the request, e.g. ``reading /brokers/ids``."""
     if isinstance(error, _REFUSALS):
         return _refused(error, doing, config)
@@ -323,7 +299,7 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
         return not_open()
     if isinstance(error, _MALFORMED):
         return ZOOKEEPER_MISUSED(
-            f"{doing} at {config.hosts} failed: the servers do not understand the request ({_name(error)}); "
+            f"{doing} at {config.hosts} failed: the servers do not understand the request ({_shown(error)}); "
             "check that they are of ZooKeeper 3.4 or later, and report this",
         )
     if isinstance(error, KazooTimeoutError):
@@ -333,24 +309,10 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
         )
     if isinstance(error, (*_PASSING, kazoo.ConnectionDropped)):
         return ZOOKEEPER_CONNECTION_LOST(
-            f"{doing} at {config.hosts} failed: the connection or the session was lost ({_name(error)}); "
+            f"{doing} at {config.hosts} failed: the connection or the session was lost ({_shown(error)}); "
             "try again, and if it recurs, see the servers' logs",
         )
-    return ZOOKEEPER_ERROR(f"{doing} at {config.hosts} failed ({_name(error)}); see the servers' logs")
-
-
-def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
-    if isinstance(error, (kazoo.AuthFailedError, kazoo.SessionClosedRequireSaslError)):
-        found, advice = "ZooKeeper does not accept the credentials", "check zookeeper.auth"
-    elif isinstance(error, kazoo.NotReadOnlyCallError):
-        found, advice = "the server is in read-only mode", "wait until the ensemble has a quorum"
-    elif isinstance(error, kazoo.QuotaExceededError):
-        found, advice = "a quota is exceeded", "ask the ensemble's administrator for a higher one"
-    else:
-        who = "anonymously" if config.auth is None else f"as the {config.auth[0]} user of zookeeper.auth"
-        mend = "set zookeeper.auth" if config.auth is None else "check its user and password"
-        found, advice = f"an ACL forbids it, asked {who}", f"{mend}, or have the ACL changed"
-    return ZOOKEEPER_REFUSED(f"{doing} was refused: {found} ({_name(error)}); {advice}")
+    return ZOOKEEPER_ERROR(f"{doing} at {config.hosts} failed ({_shown(error)}); see the servers' logs")
 
 
 def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str]) -> ZKafkaError:
@@ -368,11 +330,50 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
     )
 
 
+def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
+    """The error for a request that is probably too large. Servers also close connections for other reasons."""
+    return REQUEST_TOO_LARGE(
+        f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "
+        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown; "
+        "subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
+        size=size,
+    )
+
+
 def not_open() -> ZooKeeperMisused:
     """The error for a client used outside of its ``with`` block."""
     return ZOOKEEPER_NOT_OPEN("The ZooKeeper client is not open; use it inside its with block")
 
 
-def _name(error: BaseException) -> str:
+def is_passing(error: BaseException) -> bool:
+    """True if a read may be sent again: the connection or session was lost, and kazoo opens another."""
+    return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
+
+
+def is_rolled_back(error: BaseException) -> bool:
+    """True if an operation failed only because another one of the transaction failed."""
+    return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
+
+
+def is_too_large(error: BaseException, size: int) -> bool:
+    """True if servers may have closed the connection because a request exceeds their default limit."""
+    return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
+
+
+def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
+    if isinstance(error, (kazoo.AuthFailedError, kazoo.SessionClosedRequireSaslError)):
+        found, advice = "ZooKeeper does not accept the credentials", "check zookeeper.auth"
+    elif isinstance(error, kazoo.NotReadOnlyCallError):
+        found, advice = "the server is in read-only mode", "wait until the ensemble has a quorum"
+    elif isinstance(error, kazoo.QuotaExceededError):
+        found, advice = "a quota is exceeded", "ask the ensemble's administrator for a higher one"
+    else:
+        who = "anonymously" if config.auth is None else f"as the {config.auth[0]} user of zookeeper.auth"
+        mend = "set zookeeper.auth" if config.auth is None else "check its user and password"
+        found, advice = f"an ACL forbids it, asked {who}", f"{mend}, or have the ACL changed"
+    return ZOOKEEPER_REFUSED(f"{doing} was refused: {found} ({_shown(error)}); {advice}")
+
+
+def _shown(error: BaseException) -> str:
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
