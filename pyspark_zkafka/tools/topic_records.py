@@ -1,4 +1,4 @@
-"""``zkafka topics tail`` and ``produce``: records as text, JSON or hexadecimal digits, and a record for each line."""
+"""``zkafka topics tail`` and ``produce``: records as lines of text, JSON or hexadecimal digits, and lines as records."""
 
 from __future__ import annotations
 
@@ -46,20 +46,23 @@ from pyspark_zkafka.tools.output import columns, iso_time
 
 Format = Literal["text", "json", "hex"]
 
+Fields = Callable[[Message], tuple[Any, Any]]
+"""Returns a record's key and value: bytes, or decoded."""
+
 _RETRY = Retry(3, 1.0, time.sleep)
 _MOST_MESSAGES, _POLL_S = 500, 0.2
 _FETCH_WAIT_MS = 500
 _MISSING_S = 5.0
 _GROUP = "zkafka-tail"  # brokers see it, but no group is joined
 _FROM_FORM = 'earliest, latest, latest-10, earliest+10, an offset, a time such as 2026-01-31T10:00:00Z, or "10 minutes ago"'
-
 _From = Annotated[
     str, typer.Option("--from", metavar="START", help="Where to start: earliest, latest, latest-10, an offset, or a time.")
 ]
-_READ_BYTES = 1024 * 1024
+
+_INPUT_BYTES = 1024 * 1024
 _PRODUCED = columns("topic records")
 _ANY_BYTES = "surrogateescape"  # as Python decodes arguments that are not UTF-8
-_SCHEMA = pa.schema(
+_LINE_SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
         ("value", pa.binary()),
@@ -67,7 +70,6 @@ _SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-
 _Header = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
 
 
@@ -116,7 +118,7 @@ def tail(
         properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         with MessageClient(properties) as client:
             left = count
-            for messages in read(client, found.ranges, until_end=until_end):
+            for messages in read_records(client, found.ranges, until_end=until_end):
                 shown = messages[:left]
                 sys.stdout.buffer.writelines(map(to_line, shown))
                 sys.stdout.buffer.flush()
@@ -140,7 +142,7 @@ def parse_start(text: str) -> NamedPosition:
         raise ValueError(_FROM_FORM) from None
 
 
-def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool) -> Iterator[list[Message]]:
+def read_records(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool) -> Iterator[list[Message]]:
     """Yield the records of ranges as they arrive, in the order of each partition; with `until_end`, up to their ends.
 
     Raises ZKafkaError if the brokers refuse, a topic is gone, or records at the position are gone.
@@ -196,10 +198,6 @@ def _is_missing(client: MessageClient, partition: TopicPartition) -> bool:
         if time.monotonic() > until:
             return True
         time.sleep(_POLL_S)
-
-
-Fields = Callable[[Message], tuple[Any, Any]]
-"""Returns a record's key and value: bytes, or decoded."""
 
 
 def as_text(message: Message) -> tuple[str | bytes | None, str | bytes | None]:
@@ -271,7 +269,7 @@ def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: 
 
     def line(message: Message) -> bytes:
         if form == "json":
-            return _json(record(message, fields), escape=escape).encode() + b"\n"
+            return _json(json_record(message, fields), escape=escape).encode() + b"\n"
         before = _meta(message) if meta else []  # reads the headers first: see `UNREADABLE_HEADERS`
         if form == "hex":
             found = [(data or b"").hex().encode() for data in (message.key(), message.value())]
@@ -282,7 +280,7 @@ def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: 
     return line
 
 
-def record(message: Message, fields: Fields) -> Row:
+def json_record(message: Message, fields: Fields) -> Row:
     """Return a record for JSON. What is not UTF-8 is in ``key_base64``, ``value_base64`` and ``base64`` of a header."""
     headers = [{"name": name, **_json_field("value", _text(value))} for name, value in _headers(message)]
     key, value = fields(message)
@@ -371,6 +369,7 @@ def produce(
 
     Example: printf 'k1=a\\nk2=b\\n' | zkafka topics produce orders --key-separator = --header source=cli
     """
+    # Other commands start faster without these.
     from pyspark_zkafka.model.rows import check_columns
     from pyspark_zkafka.records.producer import producer_properties
     from pyspark_zkafka.records.select import hash_function, open_producer
@@ -382,7 +381,7 @@ def produce(
     headers = [(name, value.encode(errors=_ANY_BYTES)) for name, value in parse_pairs(header, "--header")]
     target.require_cluster()
     options = parse_write({"kafka.allow.auto.create.topics": "false", **target.options, "topic": topic})
-    check_columns(_SCHEMA, topic)
+    check_columns(_LINE_SCHEMA, topic)
     done = sent = 0
     try:
         plan = plan_write(options)
@@ -433,7 +432,7 @@ def read_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
     `read` returns what has arrived, at most the given number of bytes; nothing at the end.
     """
     rest = b""
-    while data := read(_READ_BYTES):
+    while data := read(_INPUT_BYTES):
         *lines, rest = (rest + data).split(b"\n")
         if lines:
             yield lines
@@ -466,4 +465,4 @@ def make_batch(
     if empty_as_null:
         keys, values = [key or None for key in keys], [value or None for value in values]
     others = {"partition": [partition] * len(lines), "headers": [headers or None] * len(lines)}
-    return pa.RecordBatch.from_pydict({"key": keys, "value": values, **others}, schema=_SCHEMA)
+    return pa.RecordBatch.from_pydict({"key": keys, "value": values, **others}, schema=_LINE_SCHEMA)

@@ -20,7 +20,16 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, Fro
 from pyspark_zkafka.testing import MockCluster
 from pyspark_zkafka.tools import topic_records
 from pyspark_zkafka.tools.command import Target
-from pyspark_zkafka.tools.topic_records import Format, as_text, decoder, line_writer, parse_start, read, record, tail
+from pyspark_zkafka.tools.topic_records import (
+    Format,
+    as_text,
+    decoder,
+    json_record,
+    line_writer,
+    parse_start,
+    read_records,
+    tail,
+)
 from tests.support.cases import each
 from tests.support.foreign_headers import write_header
 
@@ -143,10 +152,10 @@ def test_json() -> None:
         "key": "k",
         "value": "grün",
     }
-    assert record(BYTES, as_text)["value_base64"] == "/wo="  # type: ignore[arg-type]
-    assert (record(NULL, as_text)["value"], record(NULL, as_text)["timestamp"]) == (None, None)  # type: ignore[arg-type]
+    assert json_record(BYTES, as_text)["value_base64"] == "/wo="  # type: ignore[arg-type]
+    assert (json_record(NULL, as_text)["value"], json_record(NULL, as_text)["timestamp"]) == (None, None)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="header with a name that is not UTF-8"):
-        record(Message(1, unreadable=True), as_text)  # type: ignore[arg-type]
+        json_record(Message(1, unreadable=True), as_text)  # type: ignore[arg-type]
 
 
 def test_numbers_that_json_lacks() -> None:
@@ -243,7 +252,7 @@ def reading() -> Callable[..., tuple[Consumer, list[int]]]:
     ) -> tuple[Consumer, list[int]]:
         consumer, found = Consumer(list(answers)), [] if found is None else found
         client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
-        for messages in read(client, ranges, until_end=until_end):
+        for messages in read_records(client, ranges, until_end=until_end):
             found += [message.offset() or 0 for message in messages]
         return consumer, found
 
@@ -285,7 +294,7 @@ def test_records_that_are_gone(monkeypatch: pytest.MonkeyPatch, code: int, kind:
     consumer = Consumer([[Message(3, None, error=code)]])
     client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
     with pytest.raises(kind):
-        list(read(client, [OffsetRange(T0, 3, 5)], until_end=True))
+        list(read_records(client, [OffsetRange(T0, 3, 5)], until_end=True))
 
 
 def test_broker_that_does_not_know_the_topic_yet() -> None:
@@ -294,7 +303,7 @@ def test_broker_that_does_not_know_the_topic_yet() -> None:
     client: Any = SimpleNamespace(
         consumer=Consumer([[unknown], [Message(3), Message(4)]], is_known=True), warm_up=lambda topic: None, note=None
     )
-    (messages,) = read(client, [OffsetRange(T0, 3, 5)], until_end=True)
+    (messages,) = read_records(client, [OffsetRange(T0, 3, 5)], until_end=True)
     assert [message.offset() for message in messages] == [3, 4]
 
 
