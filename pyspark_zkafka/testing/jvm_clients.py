@@ -38,12 +38,12 @@ from pyspark_zkafka.testing.jars import archiving_classes, class_archive, compil
 from pyspark_zkafka.testing.processes import ServerProcesses, Wait
 from pyspark_zkafka.testing.spec import jvm_command
 
-_SOURCE = Path(__file__).with_name("OldConsumer.java")
-_NAME = "old-consumer"
+_CONSUMER = "old-consumer"
+_CONSUMER_SOURCE = Path(__file__).with_name("OldConsumer.java")
 _EVENTS, _COMMANDS = "events", "commands"
 # The supervisor does not redirect its children to these files. The shell does, and becomes the JVM.
-_REDIRECTED = ("/bin/sh", "-c", f'exec "$@" <{_COMMANDS} >{_EVENTS}', _NAME)
-_DEFAULTS = {
+_REDIRECTED = ("/bin/sh", "-c", f'exec "$@" <{_COMMANDS} >{_EVENTS}', _CONSUMER)
+_CONSUMER_DEFAULTS = {
     "auto.offset.reset": "smallest",
     "auto.commit.interval.ms": "1000",
     "zookeeper.session.timeout.ms": "6000",
@@ -51,12 +51,13 @@ _DEFAULTS = {
 }
 _STOP_TIMEOUT_S = 30
 _REAP_TIMEOUT_S = 10
-_TAIL_LINES = 20
+_LOG_TAIL_LINES = 20
+
 _OLD_TOOLS = "1.1.1"
-_APART = "org.apache.kafka.tools."  # in a jar of their own
-_GROUPS = "kafka.admin.ConsumerGroupCommand"
-_HEAP_MB = 128
-_LOG4J = Path(__file__).with_name("tools-log4j.properties")
+_GROUP_TOOL = "kafka.admin.ConsumerGroupCommand"
+_TOOLS_PACKAGE = "org.apache.kafka.tools."  # these tools are in a jar of their own
+_TOOL_HEAP_MB = 128
+_TOOL_LOG4J = Path(__file__).with_name("tools-log4j.properties")
 _VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
 
 
@@ -69,43 +70,6 @@ class OldRecord:
     offset: int
     key: bytes | None
     value: bytes | None
-
-
-class Events:
-    """The events of one process so far; thread-safe."""
-
-    def __init__(self, file: Path) -> None:
-        self._file, self._read = file, 0
-        self._records: list[OldRecord] = []
-        self._others: list[dict[str, Any]] = []
-        self._lock = threading.Lock()
-
-    def records(self) -> list[OldRecord]:
-        with self._lock:
-            self._take()
-            return list(self._records)
-
-    def others(self, *kinds: str) -> list[dict[str, Any]]:
-        """Return all other events of the given kinds."""
-        with self._lock:
-            self._take()
-            return [event for event in self._others if event["event"] in kinds]
-
-    def _take(self) -> None:
-        try:
-            with self._file.open("rb") as file:
-                file.seek(self._read)
-                whole = file.read().rpartition(b"\n")[0]
-        except FileNotFoundError:
-            return  # the process was reaped, after its last event was read
-        if whole:
-            self._read += len(whole) + 1
-            for event in map(json.loads, whole.split(b"\n")):
-                if event["event"] == "record":
-                    key, value = (None if event[k] is None else b64decode(event[k]) for k in ("key", "value"))
-                    self._records.append(OldRecord(event["topic"], event["partition"], event["offset"], key, value))
-                else:
-                    self._others.append(event)
 
 
 class OldConsumer:
@@ -169,7 +133,7 @@ class OldConsumer:
         self._streams, self._heap_mb = streams, heap_mb
         own_id = {} if consumer_id is None else {"consumer.id": consumer_id}
         self._properties = {
-            **_DEFAULTS,
+            **_CONSUMER_DEFAULTS,
             "zookeeper.connect": cluster_zookeeper_connect,
             "group.id": group,
             **own_id,
@@ -177,7 +141,7 @@ class OldConsumer:
             **(properties or {}),
         }
         self._processes: ServerProcesses | None = None
-        self._events = Events(Path(os.devnull))
+        self._events = ConsumerEvents(Path(os.devnull))
         self._log = ""
         self._commands = -1
         self._one_at_a_time = threading.Lock()
@@ -202,7 +166,7 @@ class OldConsumer:
             raise CONSUMER_RUNNING(f"{self!r} already runs; stop() or kill() it first")
         self._reap()
         java = find_java()
-        classpath, main = compiled_program(java, self.kafka_version, _SOURCE)
+        classpath, main = compiled_program(java, self.kafka_version, _CONSUMER_SOURCE)
         command = jvm_command(java, self._heap_mb, ["-XX:+ExitOnOutOfMemoryError"], main, arguments)
         try:
             self._launch(command, classpath)
@@ -293,13 +257,13 @@ class OldConsumer:
     @property
     def pid(self) -> int | None:
         """The process id; None if the consumer does not run."""
-        return None if self._processes is None else self._processes.pid(_NAME)
+        return None if self._processes is None else self._processes.pid(_CONSUMER)
 
     @property
     def log(self) -> str:
         """The process's log; kept after the process has ended."""
         processes = self._processes
-        return self._log if processes is None else processes.log(_NAME).read_text(encoding="utf-8", errors="replace")
+        return self._log if processes is None else processes.log(_CONSUMER).read_text(encoding="utf-8", errors="replace")
 
     def _arguments(self) -> list[str]:
         given = [(name, value) for name, value in self._subscriptions.items() if value]
@@ -317,29 +281,29 @@ class OldConsumer:
         os.mkfifo(commands)
         # Also open for reading: no opening blocks, and the consumer sees no end of file while this process lives.
         self._commands = os.open(commands, os.O_RDWR)
-        for file in (events, processes.log(_NAME)):
+        for file in (events, processes.log(_CONSUMER)):
             file.touch()
-        self._processes, self._events = processes, Events(events)
-        processes.start(_NAME, [*_REDIRECTED, *command], {"CLASSPATH": classpath})
+        self._processes, self._events = processes, ConsumerEvents(events)
+        processes.start(_CONSUMER, [*_REDIRECTED, *command], {"CLASSPATH": classpath})
 
     def _commits(self) -> list[dict[str, Any]]:
         """Return the answers to all commits so far, successful or not."""
         return [e for e in self._events.others("committed", "failed") if e.get("during", "commit") == "commit"]
 
     def _tail(self) -> str:
-        return "its log ends with\n" + "\n".join(self.log.splitlines()[-_TAIL_LINES:])
+        return "its log ends with\n" + "\n".join(self.log.splitlines()[-_LOG_TAIL_LINES:])
 
     def _require_running(self) -> None:
         if not self.running:
             raise CONSUMER_NOT_RUNNING(f"{self!r} does not run; start() it, or check its `log`")
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._processes is None or not self._processes.send(_NAME, number):
+        if self._processes is None or not self._processes.send(_CONSUMER, number):
             self._require_running()
 
     def _end(self, number: signal.Signals, timeout_s: float) -> bool:
         """End the process with a signal; False after the timeout."""
-        return self._processes is None or self._processes.end(_NAME, number, timeout_s)
+        return self._processes is None or self._processes.end(_CONSUMER, number, timeout_s)
 
     def _reap(self) -> None:
         """Release the process and its folder; keep the events and the log."""
@@ -349,6 +313,43 @@ class OldConsumer:
         self._events.records()
         processes.close()
         os.close(self._commands)
+
+
+class ConsumerEvents:
+    """The events of one process so far; thread-safe."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._read = file, 0
+        self._records: list[OldRecord] = []
+        self._others: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def records(self) -> list[OldRecord]:
+        with self._lock:
+            self._take()
+            return list(self._records)
+
+    def others(self, *kinds: str) -> list[dict[str, Any]]:
+        """Return all other events of the given kinds."""
+        with self._lock:
+            self._take()
+            return [event for event in self._others if event["event"] in kinds]
+
+    def _take(self) -> None:
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._read)
+                whole = file.read().rpartition(b"\n")[0]
+        except FileNotFoundError:
+            return  # the process was reaped, after its last event was read
+        if whole:
+            self._read += len(whole) + 1
+            for event in map(json.loads, whole.split(b"\n")):
+                if event["event"] == "record":
+                    key, value = (None if event[k] is None else b64decode(event[k]) for k in ("key", "value"))
+                    self._records.append(OldRecord(event["topic"], event["partition"], event["offset"], key, value))
+                else:
+                    self._others.append(event)
 
 
 def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: float = 60, stdin: str | None = None) -> str:
@@ -363,13 +364,13 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
         `fetch_jars`. Many tools report a failure only in their output.
     """
     java = find_java()
-    apart = [f"org.apache.kafka:kafka-tools:{kafka_version}"] if main_class.startswith(_APART) else []
+    apart = [f"org.apache.kafka:kafka-tools:{kafka_version}"] if main_class.startswith(_TOOLS_PACKAGE) else []
     classpath = kafka_classpath(kafka_version, *apart)
     with archiving_classes(class_archive(java, main_class, classpath)) as options:
-        logging = f"-Dlog4j.configuration={_LOG4J.as_uri()}"
+        logging = f"-Dlog4j.configuration={_TOOL_LOG4J.as_uri()}"
         try:
             done = subprocess.run(
-                jvm_command(java, _HEAP_MB, [*options, logging], main_class, args), capture_output=True,
+                jvm_command(java, _TOOL_HEAP_MB, [*options, logging], main_class, args), capture_output=True,
                 env={**os.environ, "CLASSPATH": classpath}, input=stdin or "", encoding="utf-8", errors="replace",
                 timeout=timeout_s, check=False,
             )  # fmt: skip
@@ -400,7 +401,7 @@ def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
 
 def list_groups(zookeeper_connect: str) -> list[str]:
     """List the names of all groups under ``/consumers``, sorted."""
-    output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list")
+    output = run_kafka_tool(_OLD_TOOLS, _GROUP_TOOL, "--zookeeper", zookeeper_connect, "--list")
     return sorted(line for line in output.splitlines() if line and not line.startswith("Note:"))
 
 
@@ -410,11 +411,11 @@ def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
     The columns are ``TOPIC``, ``PARTITION``, ``CURRENT-OFFSET``, ``LOG-END-OFFSET``, ``LAG`` and ``CONSUMER-ID``. Unknown
     values are ``-``. Raises `TOOL_FAILED` if there is no such group.
     """
-    output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
+    output = run_kafka_tool(_OLD_TOOLS, _GROUP_TOOL, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
     lines = [line.split() for line in output.splitlines() if line.strip()]
     header = next((i for i, words in enumerate(lines) if words[0] == "TOPIC"), None)
     if header is None:
-        raise _unexpected(_GROUPS, output)
+        raise _unexpected(_GROUP_TOOL, output)
     return [dict(zip(lines[header], words, strict=True)) for words in lines[header + 1 :]]
 
 

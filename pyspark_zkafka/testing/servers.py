@@ -1,4 +1,4 @@
-"""Servers of a local cluster: processes, addresses, configurations, and what they report: ready, and what brokers know."""
+"""Servers of a local cluster: how they start and end, their addresses, and what they report. Also a schema registry."""
 
 from __future__ import annotations
 
@@ -41,181 +41,22 @@ from pyspark_zkafka.testing.jars import (
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, ServerProcesses, Wait, unsettled
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
 
-_ANSWER_TIMEOUT_S = 2.0
-_QUIET = logging.Logger("zkafka-local-cluster", logging.CRITICAL + 1)
-_SRVR_TIMEOUT_S = 1.0
-_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1, "max_delay": 0.2}
-_CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
-_FORMAT_TIMEOUT_S = 120
-_FORMAT_HEAP_MB = 128
-_FORMATTER = "kafka.tools.StorageTool"
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
-_ARCHIVE = "io.apicurio:apicurio-registry-app:2.6.13.Final:zip:all"
-_NAME = "schema-registry"
-_PROBE_TIMEOUT_S = 5
 
+_FORMATTER = "kafka.tools.StorageTool"
+_FORMAT_HEAP_MB = 128
+_FORMAT_TIMEOUT_S = 120
 
-@dataclass(frozen=True)
-class BrokerView:
-    """One broker's view of the live brokers, and of each topic's leaders by partition (-1 without a leader)."""
+_QUIET = logging.Logger("zkafka-local-cluster", logging.CRITICAL + 1)
+_ZOOKEEPER_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1, "max_delay": 0.2}
+_ZOOKEEPER_TIMEOUT_S = 10.0
+_SRVR_TIMEOUT_S = 1.0
+_METADATA_TIMEOUT_S = 2.0
 
-    brokers: frozenset[int]
-    leaders: Mapping[str, Mapping[int, int]]
-
-    def is_led(self, topic: str, partitions: int) -> bool:
-        """True if a topic has this number of partitions, each with a leader."""
-        leaders = self.leaders.get(topic, {})
-        return len(leaders) == partitions and -1 not in leaders.values()
-
-
-class MetadataWatch:
-    """A client for each of some brokers, to fetch the broker's metadata repeatedly."""
-
-    def __init__(self, settings: Mapping[int, Mapping[str, object]]) -> None:
-        self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
-
-    def close(self) -> None:
-        """Close the clients on this thread. On a client's own thread, the garbage collector would abort the process."""
-        for client in self._clients.values():
-            client.__exit__(None, None, None)
-
-    def uninformed(self, brokers: set[int]) -> set[int]:
-        """Find the brokers that do not answer, or do not know all of `brokers`."""
-        return {b for b, view in self._views().items() if view is None or not brokers <= view.brokers}
-
-    def agree(
-        self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
-    ) -> list[BrokerView]:
-        """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
-
-        found: list[BrokerView] = []
-
-        def is_agreed() -> bool:
-            found[:] = [view for view in self._views().values() if view is not None]
-            return len(found) == len(self._clients) and agreed(found)
-
-        if not Wait(timeout_s).until(is_agreed):
-            raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
-        return found
-
-    def _views(self) -> dict[int, BrokerView | None]:
-        return {broker: _view(client) for broker, client in self._clients.items()}
-
-
-def _view(client: AdminClient) -> BrokerView | None:
-    """Return the view of one broker; None if it does not answer within 2 s.
-
-    Requests all topics, because a request by name could create the topic. A broker of 0.8 lists no broker before the first
-    topic is created.
-    """
-    try:
-        found = client.list_topics(timeout=_ANSWER_TIMEOUT_S)
-    except KafkaException as exc:
-        return BrokerView(frozenset(), {}) if exc.args[0].code() == KafkaError._PARTIAL else None
-    known = {name: t for name, t in found.topics.items() if t.error is None}
-    leaders = {name: {p.id: p.leader for p in t.partitions.values()} for name, t in known.items()}
-    return BrokerView(frozenset(found.brokers), leaders)
-
-
-def wait_for_zookeeper(processes: ServerProcesses, deadline: Wait) -> None:
-    """Return when ZooKeeper serves; raises `SERVER_DIED` or `NOT_READY`."""
-
-    def serving() -> bool:
-        processes.raise_if_dead(ZOOKEEPER)
-        return _serves(processes.port(ZOOKEEPER))
-
-    if not deadline.until(serving):
-        lack = f"ZooKeeper does not serve after {deadline.timeout_s:.0f} s; its log ends with"
-        raise NOT_READY(f"{lack}\n{processes.log_tail(ZOOKEEPER)}")
-
-
-def _serves(port: int) -> bool:
-    """True if a ZooKeeper serves, by its answer to ``srvr``.
-
-    ZooKeeper listens shortly before it serves. A session requested in between is lost, and its client waits for 10 s.
-    """
-    try:
-        with socket.create_connection((LOOPBACK, port), _SRVR_TIMEOUT_S) as probe:
-            probe.sendall(b"srvr")
-            answer = b"".join(iter(lambda: probe.recv(4096), b""))
-    except OSError:
-        return False
-    return bool(answer) and b"not currently serving" not in answer
-
-
-@contextmanager
-def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
-    """Connect a client; raises `ZOOKEEPER_SILENT` if it is not connected in time."""
-    client = KazooClient(hosts, timeout=10.0, connection_retry=_RETRY, logger=_QUIET)
-    try:
-        client.start(max(timeout_s, 0.1))
-        yield client
-    except KazooTimeoutError as exc:
-        reason = f"ZooKeeper at {hosts} did not answer within {timeout_s:.0f} s; check whether it is stopped or paused"
-        raise ZOOKEEPER_SILENT(reason) from exc
-    finally:
-        client.stop()
-        client.close()
-
-
-def registered_brokers(client: KazooClient) -> set[int]:
-    """Return the ids of the brokers that have a znode."""
-    if client.exists("/brokers/ids") is None:
-        return set()
-    return {int(name) for name in client.get_children("/brokers/ids")}
-
-
-def has_topics(client: KazooClient) -> bool:
-    return client.exists("/brokers/topics") is not None and bool(client.get_children("/brokers/topics"))
-
-
-def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
-    """Return librdkafka's configuration for the cluster's own clients, which log nothing and reconnect quickly."""
-    old = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
-    return {
-        "bootstrap.servers": bootstrap,
-        "log_level": 0,
-        "log.connection.close": False,
-        "error_cb": lambda error: None,  # connections to stopped brokers are lost
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 250,
-        **(old if kafka_version < (0, 10) else {}),
-        **settings,
-    }
-
-
-def format_storage(java: Path, classpath: str, cluster_id: str, files: Collection[Path]) -> None:
-    """Format the storage of nodes, given their configuration files, in parallel; takes 1 to 3 s.
-
-    Raises `STORAGE_NOT_FORMATTED` with the tool's output.
-    """
-    archive = class_archive(java, _FORMATTER, classpath)
-    with archiving_classes(archive) if len(files) == 1 else nullcontext(sharing_classes(archive)) as options:
-        arguments = ["format", f"--cluster-id={cluster_id}", "--config"]  # an id may start with a dash
-        tools = [
-            subprocess.Popen(
-                spec.jvm_command(java, _FORMAT_HEAP_MB, options, _FORMATTER, [*arguments, str(file)]),
-                env={**os.environ, "CLASSPATH": classpath}, cwd=file.parent, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )
-            for file in files
-        ]  # fmt: skip
-        try:
-            for tool in tools:
-                output, _ = tool.communicate(timeout=_FORMAT_TIMEOUT_S)
-                if tool.returncode != 0:
-                    raise _not_formatted(f"ended with {tool.returncode}; its output is\n{output.strip()}")
-        except subprocess.TimeoutExpired as exc:
-            raise _not_formatted(f"did not end within {_FORMAT_TIMEOUT_S} s") from exc
-        finally:
-            for tool in tools:
-                tool.kill()
-                tool.communicate()
-
-
-def _not_formatted(found: str) -> LocalClusterError:
-    return STORAGE_NOT_FORMATTED(f"Kafka's tool that formats a node's storage {found}")
+_REGISTRY = "schema-registry"
+_REGISTRY_ARCHIVE = "io.apicurio:apicurio-registry-app:2.6.13.Final:zip:all"
+_REGISTRY_TIMEOUT_S = 5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -269,7 +110,7 @@ class ClusterServers(ClusterSpec):
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """Connect a kazoo client, with the cluster's chroot, for a `with` block; raises `NO_ZOOKEEPER` in KRaft mode."""
-        return zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
+        return zookeeper_session(self.zookeeper_connect, _ZOOKEEPER_TIMEOUT_S)
 
     def _bootstrap(self, brokers: Sequence[int], listener: str = "") -> str:
         return ",".join(f"{LOOPBACK}:{self.port(b, listener)}" for b in brokers)
@@ -421,21 +262,21 @@ class LocalSchemaRegistry:
     @property
     def url(self) -> str:
         """The address of Confluent's API, for ``schema.registry.url``. The same until `close`."""
-        return f"http://{LOOPBACK}:{self._processes.port(_NAME)}/apis/ccompat/v7"
+        return f"http://{LOOPBACK}:{self._processes.port(_REGISTRY)}/apis/ccompat/v7"
 
     def start(self) -> LocalSchemaRegistry:
         """Start the registry, and return it when it answers; takes about 5 s. If the start fails, nothing remains."""
         java = find_java()
-        (jar,) = fetch_archive(_ARCHIVE).glob("*-runner.jar")
+        (jar,) = fetch_archive(_REGISTRY_ARCHIVE).glob("*-runner.jar")
         command = [str(java), f"-Xmx{self._heap_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", str(jar)]
         try:
             self._processes.open()
-            address = {"QUARKUS_HTTP_HOST": LOOPBACK, "QUARKUS_HTTP_PORT": str(self._processes.port(_NAME))}
-            self._processes.start(_NAME, command, address)
+            address = {"QUARKUS_HTTP_HOST": LOOPBACK, "QUARKUS_HTTP_PORT": str(self._processes.port(_REGISTRY))}
+            self._processes.start(_REGISTRY, command, address)
             if not Wait(self._timeout_s).until(self._answers):
                 raise NOT_READY(
                     f"The schema registry did not answer within {self._timeout_s:.0f} s; its log ends with\n"
-                    f"{self._processes.log_tail(_NAME)}",
+                    f"{self._processes.log_tail(_REGISTRY)}",
                 )
         except BaseException:
             self.close()
@@ -447,9 +288,9 @@ class LocalSchemaRegistry:
         self._processes.close()
 
     def _answers(self) -> bool:
-        self._processes.raise_if_dead(_NAME)
+        self._processes.raise_if_dead(_REGISTRY)
         try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=_PROBE_TIMEOUT_S) as answer:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=_REGISTRY_TIMEOUT_S) as answer:
                 return bool(answer.status == 200)
         except OSError:  # also URLError
             return False
@@ -459,3 +300,165 @@ class LocalSchemaRegistry:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def format_storage(java: Path, classpath: str, cluster_id: str, files: Collection[Path]) -> None:
+    """Format the storage of nodes, given their configuration files, in parallel; takes 1 to 3 s.
+
+    Raises `STORAGE_NOT_FORMATTED` with the tool's output.
+    """
+    archive = class_archive(java, _FORMATTER, classpath)
+    with archiving_classes(archive) if len(files) == 1 else nullcontext(sharing_classes(archive)) as options:
+        arguments = ["format", f"--cluster-id={cluster_id}", "--config"]  # an id may start with a dash
+        tools = [
+            subprocess.Popen(
+                spec.jvm_command(java, _FORMAT_HEAP_MB, options, _FORMATTER, [*arguments, str(file)]),
+                env={**os.environ, "CLASSPATH": classpath}, cwd=file.parent, text=True, errors="replace",
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+            for file in files
+        ]  # fmt: skip
+        try:
+            for tool in tools:
+                output, _ = tool.communicate(timeout=_FORMAT_TIMEOUT_S)
+                if tool.returncode != 0:
+                    raise _not_formatted(f"ended with {tool.returncode}; its output is\n{output.strip()}")
+        except subprocess.TimeoutExpired as exc:
+            raise _not_formatted(f"did not end within {_FORMAT_TIMEOUT_S} s") from exc
+        finally:
+            for tool in tools:
+                tool.kill()
+                tool.communicate()
+
+
+def _not_formatted(found: str) -> LocalClusterError:
+    return STORAGE_NOT_FORMATTED(f"Kafka's tool that formats a node's storage {found}")
+
+
+def wait_for_zookeeper(processes: ServerProcesses, deadline: Wait) -> None:
+    """Return when ZooKeeper serves; raises `SERVER_DIED` or `NOT_READY`."""
+
+    def serving() -> bool:
+        processes.raise_if_dead(ZOOKEEPER)
+        return _serves(processes.port(ZOOKEEPER))
+
+    if not deadline.until(serving):
+        lack = f"ZooKeeper does not serve after {deadline.timeout_s:.0f} s; its log ends with"
+        raise NOT_READY(f"{lack}\n{processes.log_tail(ZOOKEEPER)}")
+
+
+def _serves(port: int) -> bool:
+    """True if a ZooKeeper serves, by its answer to ``srvr``.
+
+    ZooKeeper listens shortly before it serves. A session requested in between is lost, and its client waits for 10 s.
+    """
+    try:
+        with socket.create_connection((LOOPBACK, port), _SRVR_TIMEOUT_S) as probe:
+            probe.sendall(b"srvr")
+            answer = b"".join(iter(lambda: probe.recv(4096), b""))
+    except OSError:
+        return False
+    return bool(answer) and b"not currently serving" not in answer
+
+
+@contextmanager
+def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
+    """Connect a client; raises `ZOOKEEPER_SILENT` if it is not connected in time."""
+    client = KazooClient(hosts, timeout=10.0, connection_retry=_ZOOKEEPER_RETRY, logger=_QUIET)
+    try:
+        client.start(max(timeout_s, 0.1))
+        yield client
+    except KazooTimeoutError as exc:
+        reason = f"ZooKeeper at {hosts} did not answer within {timeout_s:.0f} s; check whether it is stopped or paused"
+        raise ZOOKEEPER_SILENT(reason) from exc
+    finally:
+        client.stop()
+        client.close()
+
+
+def registered_brokers(client: KazooClient) -> set[int]:
+    """Return the ids of the brokers that have a znode."""
+    if client.exists("/brokers/ids") is None:
+        return set()
+    return {int(name) for name in client.get_children("/brokers/ids")}
+
+
+def has_topics(client: KazooClient) -> bool:
+    return client.exists("/brokers/topics") is not None and bool(client.get_children("/brokers/topics"))
+
+
+def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
+    """Return librdkafka's configuration for the cluster's own clients, which log nothing and reconnect quickly."""
+    old = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
+    return {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "log.connection.close": False,
+        "error_cb": lambda error: None,  # connections to stopped brokers are lost
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 250,
+        **(old if kafka_version < (0, 10) else {}),
+        **settings,
+    }
+
+
+@dataclass(frozen=True)
+class BrokerView:
+    """One broker's view of the live brokers, and of each topic's leaders by partition (-1 without a leader)."""
+
+    brokers: frozenset[int]
+    leaders: Mapping[str, Mapping[int, int]]
+
+    def is_led(self, topic: str, partitions: int) -> bool:
+        """True if a topic has this number of partitions, each with a leader."""
+        leaders = self.leaders.get(topic, {})
+        return len(leaders) == partitions and -1 not in leaders.values()
+
+
+class MetadataWatch:
+    """A client for each of some brokers, to fetch the broker's metadata repeatedly."""
+
+    def __init__(self, settings: Mapping[int, Mapping[str, object]]) -> None:
+        self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
+
+    def close(self) -> None:
+        """Close the clients on this thread. On a client's own thread, the garbage collector would abort the process."""
+        for client in self._clients.values():
+            client.__exit__(None, None, None)
+
+    def uninformed(self, brokers: set[int]) -> set[int]:
+        """Find the brokers that do not answer, or do not know all of `brokers`."""
+        return {b for b, view in self._views().items() if view is None or not brokers <= view.brokers}
+
+    def agree(
+        self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
+    ) -> list[BrokerView]:
+        """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
+
+        found: list[BrokerView] = []
+
+        def is_agreed() -> bool:
+            found[:] = [view for view in self._views().values() if view is not None]
+            return len(found) == len(self._clients) and agreed(found)
+
+        if not Wait(timeout_s).until(is_agreed):
+            raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
+        return found
+
+    def _views(self) -> dict[int, BrokerView | None]:
+        return {broker: _broker_view(client) for broker, client in self._clients.items()}
+
+
+def _broker_view(client: AdminClient) -> BrokerView | None:
+    """Return the view of one broker; None if it does not answer within 2 s.
+
+    Requests all topics, because a request by name could create the topic. A broker of 0.8 lists no broker before the first
+    topic is created.
+    """
+    try:
+        found = client.list_topics(timeout=_METADATA_TIMEOUT_S)
+    except KafkaException as exc:
+        return BrokerView(frozenset(), {}) if exc.args[0].code() == KafkaError._PARTIAL else None
+    known = {name: t for name, t in found.topics.items() if t.error is None}
+    leaders = {name: {p.id: p.leader for p in t.partitions.values()} for name, t in known.items()}
+    return BrokerView(frozenset(found.brokers), leaders)

@@ -27,99 +27,16 @@ from pyspark_zkafka.testing.conditions import (
 from pyspark_zkafka.testing.processes import Wait
 
 Record: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
-_FIELDS = ("key", "value", "partition", "headers", "timestamp")
+
+_REQUEST_TIMEOUT_S = 30
+_METADATA_TIMEOUT_S = 10.0
+_PASSING = (KafkaError.NOT_CONTROLLER, KafkaError.UNKNOWN)
+_ELECTED = (KafkaError.NO_ERROR, KafkaError.ELECTION_NOT_NEEDED)
+
+_RECORD_FIELDS = ("key", "value", "partition", "headers", "timestamp")
 _FLUSH_TIMEOUT_S = 60
 _NEW_PARTITIONS_S = 5.0
 _PAUSE_S = 0.2
-_PASSING = (KafkaError.NOT_CONTROLLER, KafkaError.UNKNOWN)
-_REQUEST_TIMEOUT_S = 30
-_METADATA_TIMEOUT_S = 10.0
-_ELECTED = (KafkaError.NO_ERROR, KafkaError.ELECTION_NOT_NEEDED)
-
-
-def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
-    """Return the offsets of the records by partition, in the order of acknowledgement.
-
-    Retries a record of an unknown partition for 5 s, because a broker may not know an added partition yet. Raises
-    `BAD_RECORD` and `NOT_DELIVERED`.
-    """
-    offsets: dict[int, list[int]] = {}
-    refused: list[tuple[KafkaError, Message]] = []
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            refused.append((error, message))
-        else:
-            offsets.setdefault(message.partition() or 0, []).append(message.offset() or 0)
-
-    producer = Producer({"acks": "all", "linger.ms": 5, **settings, "on_delivery": delivered})
-    count = 0
-    for record in records:
-        _send(producer, topic, producer_arguments(record))
-        count += 1
-    waiting = producer.flush(_FLUSH_TIMEOUT_S)
-    deadline = time.monotonic() + _NEW_PARTITIONS_S
-    # A record of an unknown partition was never sent.
-    while refused and all(e.code() == KafkaError._UNKNOWN_PARTITION for e, _ in refused) and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)
-        again, refused[:] = refused[:], []
-        for error, message in again:
-            record = message.key(), message.value(), message.partition(), message.headers(), message.timestamp()[1]
-            try:
-                producer.produce(topic, **producer_arguments(record))
-            except KafkaException:  # still unknown
-                refused.append((error, message))
-        waiting = producer.flush(_FLUSH_TIMEOUT_S)
-    if waiting or refused:
-        reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
-        raise NOT_DELIVERED(
-            f"Of {count} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
-            f"the first reason: {reason}; check that all leaders run",
-            topic=topic,
-        )
-    return offsets
-
-
-def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
-    while True:
-        try:
-            producer.produce(topic, **arguments)
-            break
-        except BufferError:
-            producer.poll(0.5)
-        except KafkaException as exc:
-            raise NOT_DELIVERED(f"A record for topic {topic} was refused: {exc}") from exc
-    producer.poll(0)
-
-
-def producer_arguments(record: Record) -> dict[str, Any]:
-    """Convert a record to arguments of `Producer.produce`, without null fields; raises `BAD_RECORD`."""
-    if isinstance(record, Mapping):
-        fields, good = record, record.keys() <= set(_FIELDS)
-    else:
-        fields = dict(zip(_FIELDS, record, strict=False))
-        good = not isinstance(record, str | bytes) and len(record) <= len(_FIELDS)
-    if not good:
-        raise BAD_RECORD(
-            f"A record has the fields {', '.join(_FIELDS)}; found {record!r}; use a dict, or a tuple in that order",
-        )
-    arguments = {name: value for name, value in fields.items() if value is not None}
-    if (headers := arguments.get("headers")) is not None:
-        arguments["headers"] = list(headers.items() if isinstance(headers, Mapping) else headers)
-    return arguments
-
-
-def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[int, list[int]]:
-    """Assign replicas of the partitions to the brokers in turn.
-
-    >>> spread(range(3), 2, [0, 1, 2])
-    {0: [0, 1], 1: [1, 2], 2: [2, 0]}
-    """
-    if not 1 <= replication <= len(brokers):
-        raise BAD_REPLICATION(
-            f"{replication} replicas are not possible with {len(brokers)} running brokers; request 1 to {len(brokers)}"
-        )
-    return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 
 class AdminTopics:
@@ -215,7 +132,7 @@ class ZnodeTopics:
         with _refusals(f"create topic {name}"):
             self._zookeeper.ensure_path(f"/config/topics/{name}")
             self._zookeeper.set(f"/config/topics/{name}", _json({"version": 1, "config": dict(config)}))
-            self._zookeeper.create(f"/brokers/topics/{name}", _partitions(assignment), makepath=True)
+            self._zookeeper.create(f"/brokers/topics/{name}", _topic_data(assignment), makepath=True)
 
     def delete(self, name: str) -> None:
         with _refusals(f"delete topic {name}"):
@@ -225,7 +142,7 @@ class ZnodeTopics:
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
         with _refusals(f"add partitions to {name}"):
             present = self.assignment(name)
-            self._zookeeper.set(f"/brokers/topics/{name}", _partitions({**present, **assignment}))
+            self._zookeeper.set(f"/brokers/topics/{name}", _topic_data({**present, **assignment}))
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
         raise NOT_IN_THIS_VERSION("This broker cannot delete records on request; start Kafka 0.11 or later")
@@ -271,7 +188,15 @@ def _refusals(what: str) -> Iterator[None]:
         raise _refused(what, exc) from exc
 
 
-def _partitions(assignment: Mapping[int, Sequence[int]]) -> bytes:
+def _refused(what: str, why: object) -> LocalClusterError:
+    return REFUSED_BY_CLUSTER(f"The local cluster did not {what}: {why}")
+
+
+def _no_such_topic(topic: str) -> LocalClusterError:
+    return NO_SUCH_TOPIC(f"There is no topic {topic}; create it with create_topic")
+
+
+def _topic_data(assignment: Mapping[int, Sequence[int]]) -> bytes:
     return _json({"version": 1, "partitions": {str(p): list(replicas) for p, replicas in assignment.items()}})
 
 
@@ -279,9 +204,86 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _refused(what: str, why: object) -> LocalClusterError:
-    return REFUSED_BY_CLUSTER(f"The local cluster did not {what}: {why}")
+def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[int, list[int]]:
+    """Assign replicas of the partitions to the brokers in turn.
+
+    >>> spread(range(3), 2, [0, 1, 2])
+    {0: [0, 1], 1: [1, 2], 2: [2, 0]}
+    """
+    if not 1 <= replication <= len(brokers):
+        raise BAD_REPLICATION(
+            f"{replication} replicas are not possible with {len(brokers)} running brokers; request 1 to {len(brokers)}"
+        )
+    return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 
-def _no_such_topic(topic: str) -> LocalClusterError:
-    return NO_SUCH_TOPIC(f"There is no topic {topic}; create it with create_topic")
+def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
+    """Return the offsets of the records by partition, in the order of acknowledgement.
+
+    Retries a record of an unknown partition for 5 s, because a broker may not know an added partition yet. Raises
+    `BAD_RECORD` and `NOT_DELIVERED`.
+    """
+    offsets: dict[int, list[int]] = {}
+    refused: list[tuple[KafkaError, Message]] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            refused.append((error, message))
+        else:
+            offsets.setdefault(message.partition() or 0, []).append(message.offset() or 0)
+
+    producer = Producer({"acks": "all", "linger.ms": 5, **settings, "on_delivery": delivered})
+    count = 0
+    for record in records:
+        _send(producer, topic, producer_arguments(record))
+        count += 1
+    waiting = producer.flush(_FLUSH_TIMEOUT_S)
+    deadline = time.monotonic() + _NEW_PARTITIONS_S
+    # A record of an unknown partition was never sent.
+    while refused and all(e.code() == KafkaError._UNKNOWN_PARTITION for e, _ in refused) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+        again, refused[:] = refused[:], []
+        for error, message in again:
+            record = message.key(), message.value(), message.partition(), message.headers(), message.timestamp()[1]
+            try:
+                producer.produce(topic, **producer_arguments(record))
+            except KafkaException:  # still unknown
+                refused.append((error, message))
+        waiting = producer.flush(_FLUSH_TIMEOUT_S)
+    if waiting or refused:
+        reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
+        raise NOT_DELIVERED(
+            f"Of {count} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
+            f"the first reason: {reason}; check that all leaders run",
+            topic=topic,
+        )
+    return offsets
+
+
+def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
+    while True:
+        try:
+            producer.produce(topic, **arguments)
+            break
+        except BufferError:
+            producer.poll(0.5)
+        except KafkaException as exc:
+            raise NOT_DELIVERED(f"A record for topic {topic} was refused: {exc}") from exc
+    producer.poll(0)
+
+
+def producer_arguments(record: Record) -> dict[str, Any]:
+    """Convert a record to arguments of `Producer.produce`, without null fields; raises `BAD_RECORD`."""
+    if isinstance(record, Mapping):
+        fields, good = record, record.keys() <= set(_RECORD_FIELDS)
+    else:
+        fields = dict(zip(_RECORD_FIELDS, record, strict=False))
+        good = not isinstance(record, str | bytes) and len(record) <= len(_RECORD_FIELDS)
+    if not good:
+        raise BAD_RECORD(
+            f"A record has the fields {', '.join(_RECORD_FIELDS)}; found {record!r}; use a dict, or a tuple in that order",
+        )
+    arguments = {name: value for name, value in fields.items() if value is not None}
+    if (headers := arguments.get("headers")) is not None:
+        arguments["headers"] = list(headers.items() if isinstance(headers, Mapping) else headers)
+    return arguments

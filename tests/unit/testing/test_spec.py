@@ -1,11 +1,23 @@
-"""Versions of local clusters, and their nodes."""
+"""Versions of local clusters, their nodes, and the configurations and command lines of servers."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.spec import ClusterSpec, kafka_jars
+from pyspark_zkafka.testing.spec import (
+    ClusterSpec,
+    broker_properties,
+    client_listeners,
+    fill,
+    jvm_command,
+    kafka_jars,
+    server_properties,
+    voters,
+    zookeeper_properties,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +59,70 @@ def test_server_names() -> None:
         ClusterSpec(kraft=True).server_name("zookeeper")
     with pytest.raises(LocalClusterError, match=r"NO_SUCH_SERVER.*\[0, 1, 2\] and 'zookeeper'"):
         ClusterSpec().server_name(3000)
+
+
+@pytest.mark.parametrize(("brokers", "copies"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
+def test_internal_topics_fit(brokers: int, copies: str) -> None:
+    """Internal topics have as many replicas as there are brokers, but at most three."""
+    config = broker_properties(ClusterSpec(brokers=brokers), 0, Path("/d"), lambda name: 1, "zk")
+    assert config["offsets.topic.replication.factor"] == config["transaction.state.log.replication.factor"] == copies
+
+
+def test_old_brokers_have_no_listeners() -> None:
+    """0.8 is configured with host and port, and newer brokers with a listener, all on loopback."""
+    old, new = (
+        broker_properties(ClusterSpec(kafka_version=version), 0, Path("/d"), lambda name: 1, "zk")
+        for version in ("0.8.2.2", "1.1.1")
+    )
+    assert (old["host.name"], old["port"]) == ("127.0.0.1", "1")
+    assert "listeners" not in old
+    assert new["listeners"] == "PLAINTEXT://127.0.0.1:1"
+
+
+def test_extra_listeners() -> None:
+    """Further listeners are added to the plain one, which brokers use among themselves."""
+    assert client_listeners({"SASL": "SASL_PLAINTEXT"}, {"": 1, "SASL": 2}.__getitem__) == {
+        "listeners": "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+
+
+def test_zookeeper_is_on_loopback() -> None:
+    """ZooKeeper listens only on loopback, without its admin server."""
+    config = zookeeper_properties(Path("/d"), 5)
+    assert (config["clientPortAddress"], config["clientPort"]) == ("127.0.0.1", "5")
+    assert config["admin.enableServer"] == "false"
+
+
+def test_fill_leaves_other_braces() -> None:
+    """Only known placeholders are filled, and each name has one port, however often it is used."""
+    config = {"a": "{id}/{port:TLS}/{unknown}/{id:x}", "b": '{"json": 1}'}
+    assert fill(config, {"id": "2"}, lambda name: {"TLS": 9}[name]) == {"a": "2/9/{unknown}/{id:x}", "b": '{"json": 1}'}
+
+
+def test_own_jvm_options_come_last() -> None:
+    """The user's options follow the defaults, so that they take precedence."""
+    command = jvm_command(Path("/java"), 64, ["-Xmx1g"], "Main", ["f"])
+    assert command[0] == "/java"
+    assert command.index("-Xmx64m") < command.index("-Xmx1g")
+    assert command[-2:] == ["Main", "f"]
+
+
+def test_nodes_of_kraft() -> None:
+    """In KRaft mode, the first three brokers are also controllers, unless there are separate controllers."""
+    ports = {"": 1, "CONTROLLER": 2, "TLS": 3}.__getitem__
+
+    def roles(spec: ClusterSpec, node: int) -> tuple[str, str]:
+        config = server_properties(spec, node, Path("/d"), ports, "v")
+        return config["process.roles"], config["listeners"]
+
+    combined = ClusterSpec(kafka_version="4.3.1", brokers=4, listeners={"TLS": "SSL"})
+    clients = "PLAINTEXT://127.0.0.1:1,TLS://127.0.0.1:3"
+    assert roles(combined, 2) == ("broker,controller", f"{clients},CONTROLLER://127.0.0.1:2")
+    assert roles(combined, 3) == ("broker", clients)
+    apart = ClusterSpec(kafka_version="3.9.1", brokers=1, controllers=2)
+    assert roles(apart, 0) == ("broker", "PLAINTEXT://127.0.0.1:1")
+    assert roles(apart, 3001) == ("controller", "CONTROLLER://127.0.0.1:2")
+    assert voters(apart, lambda node: node) == "3000@127.0.0.1:3000,3001@127.0.0.1:3001"

@@ -1,11 +1,174 @@
-"""Replica lists."""
+"""Topics of a local cluster in brokers' metadata and in znodes, with fake clients; replicas; records to produce."""
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from confluent_kafka import ElectionType, KafkaError, KafkaException
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.topics import spread
+from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, producer_arguments, spread
+
+UNREACHABLE = KafkaException(KafkaError(KafkaError._TRANSPORT, "broker1:9092: refused"))
+TOPIC = "/brokers/topics/t"
+ELECTION = "/admin/preferred_replica_election"
+
+
+class Admin:
+    """The methods of confluent-kafka's AdminClient that the code uses."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Any] = {}
+        self.error: KafkaException | None = None
+        self.elected: dict[Any, KafkaError | None] = {}
+        self.asked: list[tuple[Any, list[tuple[str, int]]]] = []
+
+    def list_topics(self, timeout: float) -> Any:
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(topics=self.topics)
+
+    def elect_leaders(self, kind: Any, partitions: list[Any]) -> Future[Any]:
+        self.asked.append((kind, [(p.topic, p.partition) for p in partitions]))
+        answer: Future[Any] = Future()
+        if self.error is not None:
+            answer.set_exception(self.error)
+        else:
+            answer.set_result(self.elected)
+        return answer
+
+
+def topic(partitions: dict[int, tuple[list[int], list[int]]], error: KafkaError | None = None) -> Any:
+    """Return a topic with the replicas and the ISR of each partition."""
+    found = {n: SimpleNamespace(replicas=replicas, isrs=isr) for n, (replicas, isr) in partitions.items()}
+    return SimpleNamespace(partitions=found, error=error)
+
+
+@pytest.fixture
+def admin() -> Admin:
+    """An admin client of a cluster with topic ``t``."""
+    admin = Admin()
+    admin.topics["t"] = topic({10: ([3], [3]), 1: ([2, 1], [1, 2])})
+    return admin
+
+
+@pytest.fixture
+def state(admin: Any) -> AdminTopics:
+    """The state of topics in the metadata."""
+    return AdminTopics(admin)
+
+
+def test_assignment(admin: Admin, state: AdminTopics) -> None:
+    """An assignment is in the order of partition numbers, and replicas keep their own order."""
+    assert list(state.assignment("t").items()) == [(1, [2, 1]), (10, [3])]
+
+
+@pytest.mark.parametrize("found", [None, topic({}), topic({0: ([1], [1])}, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))])
+def test_deleted_topic(admin: Admin, state: AdminTopics, found: Any) -> None:
+    """A topic is gone if the metadata lack it, or have an error or no partitions for it."""
+    admin.topics["t"] = found
+    assert state.is_gone("t")
+    assert not state.all_in_sync("t", {0: [1]})
+    with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic t; create it with create_topic"):
+        state.assignment("t")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "is_in_sync"),
+    [
+        ({1: [1, 2], 10: [3]}, True),
+        ({1: [2, 1]}, True),
+        ({1: [1, 2, 3]}, False),
+        ({1: [1]}, False),
+        ({2: [1]}, False),
+        ({}, True),
+    ],
+)
+def test_in_sync(state: AdminTopics, assignment: dict[int, list[int]], is_in_sync: bool) -> None:
+    """A topic is in sync if each ISR has exactly the assigned replicas, in any order."""
+    assert state.all_in_sync("t", assignment) is is_in_sync
+    assert not state.is_gone("t")
+
+
+@pytest.mark.parametrize(
+    ("code", "is_done"),
+    [
+        (None, True),
+        (KafkaError.NO_ERROR, True),
+        (KafkaError.ELECTION_NOT_NEEDED, True),
+        (KafkaError.PREFERRED_LEADER_NOT_AVAILABLE, False),
+    ],
+)
+def test_election(admin: Admin, state: AdminTopics, code: int | None, is_done: bool) -> None:
+    """An election is done if each partition succeeded or needed none; otherwise, it must be requested again."""
+    admin.elected = {"t-1": None, "t-10": None if code is None else KafkaError(code)}
+    assert state.request_election("t", [1, 10]) is is_done
+    assert admin.asked == [(ElectionType.PREFERRED, [("t", 1), ("t", 10)])]
+
+
+def test_brokers_that_do_not_answer(admin: Admin, state: AdminTopics) -> None:
+    """Silent brokers are an error with the reason, and an election must be requested again."""
+    admin.error = UNREACHABLE
+    with pytest.raises(LocalClusterError, match=r"BROKERS_SILENT\] No broker of the local cluster answers: .*refused"):
+        state.is_gone("t")
+    assert not state.request_election("t", [1])
+
+
+class Znodes:
+    """The methods of KazooClient that the code uses, on a dict of znodes."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+
+    def exists(self, path: str) -> object | None:
+        return path if any(other == path or other.startswith(f"{path}/") for other in self.data) else None
+
+    def get(self, path: str) -> tuple[bytes, None]:
+        if path not in self.data:
+            raise NoNodeError
+        return self.data[path], None
+
+    def create(self, path: str, data: bytes, makepath: bool) -> None:
+        if path in self.data:
+            raise NodeExistsError
+        self.data[path] = data
+
+
+@pytest.fixture
+def znodes() -> Any:
+    """An ensemble without a cluster."""
+    return Znodes()
+
+
+def test_assignment_in_znodes(znodes: Any) -> None:
+    """An assignment is in the order of partition numbers."""
+    znodes.data[TOPIC] = b'{"partitions": {"10": [3], "2": [2, 1], "1": [1, 2]}}'
+    assert list(ZnodeTopics(znodes).assignment("t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
+    with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic gone"):
+        ZnodeTopics(znodes).assignment("gone")
+
+
+@pytest.mark.parametrize(
+    ("isr", "is_in_sync"),
+    [({0: b"[2, 1]", 1: b"[2]"}, True), ({0: b"[1]", 1: b"[2]"}, False), ({0: b"[1, 2]"}, False)],
+)
+def test_in_sync_in_znodes(znodes: Any, isr: dict[int, bytes], is_in_sync: bool) -> None:
+    """A topic is in sync if each ISR has all replicas in any order; a partition without a state is not in sync."""
+    znodes.data = {f"{TOPIC}/partitions/{n}/state": b'{"isr": %s}' % found for n, found in isr.items()}
+    assert ZnodeTopics(znodes).all_in_sync("t", {0: [1, 2], 1: [2]}) is is_in_sync
+
+
+def test_election_in_znodes(znodes: Any) -> None:
+    """An election is requested in Kafka's own format, unless another one is in progress."""
+    assert ZnodeTopics(znodes).request_election("t", [1, 0])
+    expected = b'{"version":1,"partitions":[{"topic":"t","partition":1},{"topic":"t","partition":0}]}'
+    assert znodes.data == {ELECTION: expected}
+    assert not ZnodeTopics(znodes).request_election("t", [0])
+    assert znodes.data == {ELECTION: expected}
 
 
 def test_spread() -> None:
@@ -14,3 +177,25 @@ def test_spread() -> None:
     assert spread(range(3, 4), 1, [0, 1]) == {3: [1]}
     with pytest.raises(LocalClusterError, match="3 replicas are not possible with 2 running brokers; request 1 to 2"):
         spread(range(1), 3, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("record", "arguments"),
+    [
+        (("k", "v"), {"key": "k", "value": "v"}),
+        ((None, b"v", 3, None, 5), {"value": b"v", "partition": 3, "timestamp": 5}),
+        ({"value": b"v", "headers": {"h": b"1"}}, {"value": b"v", "headers": [("h", b"1")]}),
+        ({"value": b"v", "headers": [("h", None), ("h", b"2")]}, {"value": b"v", "headers": [("h", None), ("h", b"2")]}),
+        ({}, {}),
+    ],
+)
+def test_records(record: Any, arguments: dict[str, Any]) -> None:
+    """A record is a dict or a tuple, and None values are left out."""
+    assert producer_arguments(record) == arguments
+
+
+@pytest.mark.parametrize("record", ["text", b"bytes", {"value": b"v", "topic": "t"}, (1, 2, 3, 4, 5, 6)])
+def test_bad_records(record: Any) -> None:
+    """A bare value, an unknown field and a tuple that is too long are refused."""
+    with pytest.raises(LocalClusterError, match="BAD_RECORD"):
+        producer_arguments(record)

@@ -1,4 +1,4 @@
-"""Topics and readiness of a local ZooKeeper, with fake znodes and a server with prepared responses to ``srvr``."""
+"""Readiness of local servers: fake znodes, prepared responses to ``srvr``, and views of librdkafka's mock brokers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from confluent_kafka import Producer
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.testing.servers import (
+    BrokerView,
+    MetadataWatch,
+    client_settings,
     has_topics,
     registered_brokers,
     wait_for_zookeeper,
     zookeeper_session,
 )
-from pyspark_zkafka.testing.topics import ZnodeTopics
 from tests.support.listening import server
-
-TOPIC = "/brokers/topics/t"
-ELECTION = "/admin/preferred_replica_election"
 
 
 class Znodes:
@@ -37,16 +36,6 @@ class Znodes:
     def get_children(self, path: str) -> list[str]:
         return sorted({other[len(path) + 1 :].split("/")[0] for other in self.data if other.startswith(f"{path}/")})
 
-    def get(self, path: str) -> tuple[bytes, None]:
-        if path not in self.data:
-            raise NoNodeError
-        return self.data[path], None
-
-    def create(self, path: str, data: bytes, makepath: bool) -> None:
-        if path in self.data:
-            raise NodeExistsError
-        self.data[path] = data
-
 
 @pytest.fixture
 def znodes() -> Any:
@@ -54,47 +43,20 @@ def znodes() -> Any:
     return Znodes()
 
 
-def test_brokers(znodes: Any) -> None:
+def test_registered_brokers(znodes: Any) -> None:
     """Registered brokers are those with a znode, and there are none before the first broker has started."""
     assert registered_brokers(znodes) == set()
     znodes.data = {"/brokers/ids/1": b"", "/brokers/ids/10": b""}
     assert registered_brokers(znodes) == {1, 10}
 
 
-def test_topics(znodes: Any) -> None:
+def test_cluster_with_topics(znodes: Any) -> None:
     """A cluster has topics if at least one has a znode."""
     assert not has_topics(znodes)
     znodes.data["/brokers/topics"] = b""
     assert not has_topics(znodes)
-    znodes.data[TOPIC] = b""
+    znodes.data["/brokers/topics/t"] = b""
     assert has_topics(znodes)
-
-
-def test_assignment(znodes: Any) -> None:
-    """An assignment is in the order of partition numbers."""
-    znodes.data[TOPIC] = b'{"partitions": {"10": [3], "2": [2, 1], "1": [1, 2]}}'
-    assert list(ZnodeTopics(znodes).assignment("t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
-    with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic gone"):
-        ZnodeTopics(znodes).assignment("gone")
-
-
-@pytest.mark.parametrize(
-    ("isr", "is_in_sync"),
-    [({0: b"[2, 1]", 1: b"[2]"}, True), ({0: b"[1]", 1: b"[2]"}, False), ({0: b"[1, 2]"}, False)],
-)
-def test_in_sync(znodes: Any, isr: dict[int, bytes], is_in_sync: bool) -> None:
-    """A topic is in sync if each ISR has all replicas in any order; a partition without a state is not in sync."""
-    znodes.data = {f"{TOPIC}/partitions/{n}/state": b'{"isr": %s}' % found for n, found in isr.items()}
-    assert ZnodeTopics(znodes).all_in_sync("t", {0: [1, 2], 1: [2]}) is is_in_sync
-
-
-def test_election(znodes: Any) -> None:
-    """An election is requested in Kafka's own format, unless another one is in progress."""
-    assert ZnodeTopics(znodes).request_election("t", [1, 0])
-    expected = b'{"version":1,"partitions":[{"topic":"t","partition":1},{"topic":"t","partition":0}]}'
-    assert znodes.data == {ELECTION: expected}
-    assert not ZnodeTopics(znodes).request_election("t", [0])
-    assert znodes.data == {ELECTION: expected}
 
 
 class Processes:
@@ -159,3 +121,37 @@ def test_silent_ensemble() -> None:
         zookeeper_session("127.0.0.1:1", 0),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("leaders", "is_led"),
+    [({"t": {0: 1, 1: 2}}, True), ({"t": {0: 1, 1: -1}}, False), ({"t": {0: 1}}, False), ({}, False)],
+)
+def test_led_topics(leaders: dict[str, dict[int, int]], is_led: bool) -> None:
+    """A topic is led if it has all its partitions and each has a leader."""
+    assert BrokerView(frozenset({1, 2}), leaders).is_led("t", 2) is is_led
+
+
+def test_settings_for_old_brokers() -> None:
+    """Brokers before 0.10 are not asked for their API versions, and other settings take precedence."""
+    assert client_settings("b:1", (0, 9, 0, 1), {})["api.version.request"] is False
+    assert "api.version.request" not in client_settings("b:1", (0, 10, 0, 0), {})
+    assert client_settings("b:1", (3, 9, 1), {"log_level": "7"})["log_level"] == "7"
+
+
+def test_watch() -> None:
+    """Brokers agree once each of them responds and the condition holds; otherwise, the error shows their views."""
+    producer = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 2, "log_level": 0})
+    producer.produce("t", b"v", partition=0)
+    producer.flush(10)
+    brokers = producer.list_topics(timeout=10).brokers
+    watch = MetadataWatch({n: client_settings(f"{b.host}:{b.port}", (3, 9, 1), {}) for n, b in brokers.items()})
+    try:
+        assert watch.uninformed({1, 2}) == set()
+        assert watch.uninformed({1, 9}) == {1, 2}
+        views = watch.agree(lambda found: all("t" in view.leaders for view in found), "t is unknown", 10)
+        assert len(views) == 2
+        with pytest.raises(LocalClusterError, match=r"t is deleted, after 0 s; the brokers' metadata are .*BrokerView"):
+            watch.agree(lambda found: not any(view.leaders for view in found), "t is deleted", 0)
+    finally:
+        watch.close()

@@ -1,4 +1,4 @@
-"""Kafka's tools, run by a fake Java."""
+"""Events of the old consumer's process, and Kafka's tools, run by a fake Java."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.jvm_clients import (
+    ConsumerEvents,
+    OldRecord,
     describe_group,
     export_offsets,
     list_groups,
@@ -17,6 +19,7 @@ from pyspark_zkafka.testing.jvm_clients import (
     verify_consumer_rebalance,
 )
 
+RECORD = b'{"event":"record","topic":"t","partition":1,"offset":2,"key":null,"value":"dg=="}\n'
 MAIN = "kafka.tools.ExportZkOffsets"
 NOTE = "Note: This will only show information about consumers that use ZooKeeper (not those using the Java consumer API).\n"
 TABLE = """
@@ -24,6 +27,29 @@ TOPIC                          PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG   
 orders                         0          5               7               2          g_a-0
 orders                         1          -               -               -          -
 """
+
+
+def test_whole_lines(tmp_path: Path) -> None:
+    """Events are read while the file grows, and an incomplete line is read later."""
+    file = tmp_path / "events"
+    file.write_bytes(RECORD + b'{"event":"rea')
+    events = ConsumerEvents(file)
+    assert events.records() == [OldRecord("t", 1, 2, None, b"v")]
+    assert events.others("ready") == []
+    with file.open("ab") as growing:
+        growing.write(b'dy"}\n' + RECORD)
+    assert events.others("ready") == [{"event": "ready"}]
+    assert len(events.records()) == 2
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """If the file is gone, earlier events remain."""
+    file = tmp_path / "events"
+    file.write_bytes(RECORD)
+    events = ConsumerEvents(file)
+    assert len(events.records()) == 1
+    file.unlink()
+    assert len(events.records()) == 1
 
 
 def shown_arguments(output: str) -> str:
