@@ -26,10 +26,22 @@ _log = logging.getLogger(__name__)
 PROVIDER, CONFIG = "sasl.oauthbearer.token.provider", "sasl.oauthbearer.config"
 """Properties of a client: the provider's name, and the text that its function gets."""
 
+PRESETS: Mapping[str, str] = {
+    "aws-msk-iam": f"{__name__}:aws_msk_iam",
+    "microsoft-entra": f"{__name__}:microsoft_entra",
+    "google": f"{__name__}:google",
+}
+"""Functions by name. Each needs the library of the extra of the same name."""
+
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHARE_OF_LIFETIME = 0.8
 _PAUSE_S = 5.0
 _LIMIT_S = 30.0
+
+_locks: dict[tuple[str, str], threading.Lock] = {}
+_tokens: dict[tuple[str, str], Token] = {}
+if hasattr(os, "register_at_fork"):  # another thread of the parent may hold a lock
+    os.register_at_fork(after_in_child=_locks.clear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,16 +210,3 @@ def google(config: str) -> tuple[str, float]:
     parts = json.dumps({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}), json.dumps(claims), credentials.token
     encoded = (base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
     return ".".join(encoded), expires_s
-
-
-PRESETS: Mapping[str, str] = {
-    "aws-msk-iam": f"{__name__}:aws_msk_iam",
-    "microsoft-entra": f"{__name__}:microsoft_entra",
-    "google": f"{__name__}:google",
-}
-"""Functions by name. Each needs the library of the extra of the same name."""
-
-_locks: dict[tuple[str, str], threading.Lock] = {}
-_tokens: dict[tuple[str, str], Token] = {}
-if hasattr(os, "register_at_fork"):  # another thread of the parent may hold a lock
-    os.register_at_fork(after_in_child=_locks.clear)

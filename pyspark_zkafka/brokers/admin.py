@@ -53,6 +53,8 @@ _REFUSED_TOPIC_CODES = frozenset(
 )
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
+_idle: ClientPool[KafkaAdmin] = ClientPool()
+
 
 class KafkaAdmin(AdminRequests):
     """An AdminClient with typed results. Not pickle-safe, and only for the process that created it.
@@ -388,9 +390,6 @@ class KafkaAdmin(AdminRequests):
                 if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
                     raise self._error(error, f"describing topic {name}") from error
         return found
-
-
-_idle: ClientPool[KafkaAdmin] = ClientPool()
 
 
 def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> AbstractContextManager[KafkaAdmin]:

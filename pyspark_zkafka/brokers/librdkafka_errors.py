@@ -115,6 +115,27 @@ _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 _CERTIFICATE_ALERT = re.compile("alert .*(certificate|unknown ca|access denied)")
 """A broker's refusal of the client's certificate. With TLS 1.3, it looks like a lost connection after the handshake."""
 
+_FENCING_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_TRANSACTION_REMEDIES = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ACLs must allow Write and Describe on the transactional id {id}",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "ACLs must allow Write on the topics written to, and Read on the ledger's topic",
+    KafkaError.INVALID_PRODUCER_ID_MAPPING: (
+        "the brokers have forgotten the transactional id {id}, which nobody used for transactional.id.expiration.ms; "
+        "write again"
+    ),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "set kafka.transaction.timeout.ms (now {timeout_ms}) to at most the brokers' transaction.max.timeout.ms"
+    ),
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "raise the brokers' offset.metadata.max.bytes, which the ledger's entries exceed",
+    KafkaError._UNSUPPORTED_FEATURE: "transactions need brokers of version 0.11 or later",
+    KafkaError.UNSUPPORTED_VERSION: "transactions need brokers of version 0.11 or later",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "transactions need topics of message format 0.11 or later (log.message.format.version)"
+    ),
+}
+_TRANSACTION_REMEDY = "write again: the next attempt finds out by the ledger whether the rows were committed"
+
 
 class ErrorReports:
     """Collects librdkafka's error reports. Pass it as ``error_cb``, and check it between polls.
@@ -263,28 +284,6 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     return KAFKA_ERROR(f"{text}; see librdkafka's documentation of that error")
 
 
-_FENCING_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-_REMEDIES = {
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ACLs must allow Write and Describe on the transactional id {id}",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "ACLs must allow Write on the topics written to, and Read on the ledger's topic",
-    KafkaError.INVALID_PRODUCER_ID_MAPPING: (
-        "the brokers have forgotten the transactional id {id}, which nobody used for transactional.id.expiration.ms; "
-        "write again"
-    ),
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
-        "set kafka.transaction.timeout.ms (now {timeout_ms}) to at most the brokers' transaction.max.timeout.ms"
-    ),
-    KafkaError.OFFSET_METADATA_TOO_LARGE: "raise the brokers' offset.metadata.max.bytes, which the ledger's entries exceed",
-    KafkaError._UNSUPPORTED_FEATURE: "transactions need brokers of version 0.11 or later",
-    KafkaError.UNSUPPORTED_VERSION: "transactions need brokers of version 0.11 or later",
-    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
-        "transactions need topics of message format 0.11 or later (log.message.format.version)"
-    ),
-}
-_DEFAULT_REMEDY = "write again: the next attempt finds out by the ledger whether the rows were committed"
-
-
 def transaction_failed(
     error: KafkaError, doing: str, transactional_id: str, timeout_ms: int, elapsed_ms: int | None
 ) -> TransactionFailed:
@@ -308,5 +307,5 @@ def transaction_failed(
             "which then needs its own checkpoint or writerName"
         )
         return FENCED(f"{found}; {reason}", overdue=False, **parameters)
-    remedy = _REMEDIES.get(error.code(), _DEFAULT_REMEDY).format(id=transactional_id, timeout_ms=timeout_ms)
+    remedy = _TRANSACTION_REMEDIES.get(error.code(), _TRANSACTION_REMEDY).format(id=transactional_id, timeout_ms=timeout_ms)
     return TRANSACTION_FAILED(f"{found}; {remedy}", **parameters)

@@ -35,6 +35,8 @@ from pyspark_zkafka.model.planning import INTERNAL_TOPICS
 from pyspark_zkafka.model.topic_names import topic_filter
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, normalise_filter, thread_id
 
+Owners: TypeAlias = dict[TopicPartition, str]
+
 
 def balance(
     threads: Sequence[str], partitions: Sequence[TopicPartition], owners: Mapping[TopicPartition, str]
@@ -95,9 +97,6 @@ class Subscribers:
     threads: Mapping[str, tuple[str, ...]]
     partitions: Mapping[str, tuple[int, ...]]
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
-
-
-Owners: TypeAlias = dict[TopicPartition, str]
 
 
 def topics_of(

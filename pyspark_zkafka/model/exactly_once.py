@@ -31,6 +31,13 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry
 
+_REMEDY = (
+    "restart the query, or run the job again, as it ran before: with the same number of shuffle partitions and cores, or "
+    "with as many cores as slots if a task had failed; let the plan repeat itself: repartition(n) before the sink, "
+    "spark.sql.adaptive.enabled=false, no uuid() or rand() after the source, and no current_timestamp() in a job or in "
+    "foreachBatch"
+)
+
 
 class RowSet(NamedTuple):
     """The number of a slot's rows, and their hash regardless of their order (`Entry.digest`)."""
@@ -314,7 +321,7 @@ def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
     return ROWS_DIFFER(
         f"Slot {attempt.slot} of batch {attempt.batch} was written before, with {own.rows} rows of hash "
         f"{own.digest}; now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; "
-        f"{REMEDIES}",
+        f"{_REMEDY}",
         slot=attempt.slot,
         batch=attempt.batch,
         recorded=(own.rows, own.digest),
@@ -327,7 +334,7 @@ def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
         f"Batch {attempt.batch} was written, at least in part, under {listing(sorted(places))}, and this run has not "
         "repeated that write; writing could duplicate rows. If transactionalIdPrefix, writerName, batchId, topic or "
         "ledgerTopic has changed, restore it, and change it when the batch is complete; another batch job needs another "
-        f"writerName or a higher batchId. If nothing has changed, {REMEDIES}",
+        f"writerName or a higher batchId. If nothing has changed, {_REMEDY}",
         batch=attempt.batch,
         places=tuple(sorted(places)),
     )
@@ -337,16 +344,8 @@ def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
     slots = listing(sorted(awaited))
     return LAYOUT_CHANGED(
         f"Slot {attempt.slot} of batch {attempt.batch} was not written before, but slot(s) {slots} were, and no task of "
-        f"this run has repeated them in time; writing could duplicate rows; {REMEDIES}",
+        f"this run has repeated them in time; writing could duplicate rows; {_REMEDY}",
         slot=attempt.slot,
         batch=attempt.batch,
         unverified=tuple(sorted(awaited)),
     )
-
-
-REMEDIES = (
-    "restart the query, or run the job again, as it ran before: with the same number of shuffle partitions and cores, or "
-    "with as many cores as slots if a task had failed; let the plan repeat itself: repartition(n) before the sink, "
-    "spark.sql.adaptive.enabled=false, no uuid() or rand() after the source, and no current_timestamp() in a job or in "
-    "foreachBatch"
-)

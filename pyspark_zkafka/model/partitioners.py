@@ -48,6 +48,17 @@ _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 _UINT32 = 0xFFFFFFFF
 
+# Functions that make the hashes non-negative.
+_POSITIVE: dict[str, Callable[[Hashes], npt.NDArray[np.integer]]] = {
+    # The sign bit is cleared as by kafka-clients' Utils.toPositive, which differs from the absolute value.
+    **dict.fromkeys(("murmur2", "murmur3"), lambda hashes: hashes & np.int32(0x7FFFFFFF)),
+    "crc32": lambda hashes: hashes.view(np.uint32),
+    # In 64 bits: -2**31 becomes 2**31, as in librdkafka's unsigned modulo.
+    "fnv1a": lambda hashes: np.abs(hashes.astype(np.int64)),
+}
+
+PARTITIONERS: tuple[str, ...] = (*_POSITIVE, "roundrobin")
+
 
 def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
     """Hash each key in Python, as `HashKeys` describes; raises as `check_keys` does.
@@ -174,17 +185,6 @@ class Router:
             )
         np.copyto(routed, requested, where=~unassigned, casting="unsafe")
         return unassigned
-
-
-# Functions that make the hashes non-negative.
-_POSITIVE: dict[str, Callable[[Hashes], npt.NDArray[np.integer]]] = {
-    # The sign bit is cleared as by kafka-clients' Utils.toPositive, which differs from the absolute value.
-    **dict.fromkeys(("murmur2", "murmur3"), lambda hashes: hashes & np.int32(0x7FFFFFFF)),
-    "crc32": lambda hashes: hashes.view(np.uint32),
-    # In 64 bits: -2**31 becomes 2**31, as in librdkafka's unsigned modulo.
-    "fnv1a": lambda hashes: np.abs(hashes.astype(np.int64)),
-}
-PARTITIONERS: tuple[str, ...] = (*_POSITIVE, "roundrobin")
 
 
 def _has_values(column: ArrowColumn | None) -> TypeGuard[ArrowColumn]:

@@ -17,9 +17,11 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, Offset
 from pyspark_zkafka.model.offsets import OffsetSpec
 from pyspark_zkafka.model.topic_names import topic_filter
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
 _MAX_SUGGESTIONS = 5  # each unknown name is compared with all topics
 _UNKNOWN_RECORD_BYTES = 1024.0
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,6 @@ class Assign:
     partitions: tuple[TopicPartition, ...]
 
 
-_Ranges = Mapping[TopicPartition, OffsetRange]
 Subscription = Subscribe | SubscribePattern | Assign
 
 

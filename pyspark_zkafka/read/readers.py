@@ -54,6 +54,15 @@ B = TypeVar("B")
 
 _MOST_SERVERS = 10
 _NO_ROW_LIMIT = 2**63 - 1
+_OPERATORS: dict[type[Filter], Operator] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    In: "in",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
 
 
 @dataclass(frozen=True)
@@ -341,17 +350,6 @@ def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity
     if not exists:
         return "deleted"
     return "same" if is_same else "created again"
-
-
-_OPERATORS: dict[type[Filter], Operator] = {
-    EqualTo: "=",
-    EqualNullSafe: "=",
-    In: "in",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-}
 
 
 def _comparison(spark_filter: Any) -> Comparison | None:

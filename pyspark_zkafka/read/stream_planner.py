@@ -15,6 +15,8 @@ from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIde
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 
+_GONE = TopicIdentity()
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
@@ -170,9 +172,6 @@ class StreamState:
 
     def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self
-
-
-_GONE = TopicIdentity()
 
 
 def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicIdentity]:

@@ -26,6 +26,23 @@ from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children
 
 _log = logging.getLogger(__name__)
 
+_OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Row]]]] = {
+    "brokers": (("brokers",), rows.broker_rows),
+    "topics": (("topics", "configs"), rows.topic_rows),
+    "partitions": (("topics",), rows.partition_rows),
+    "controller": (("controller",), rows.controller_rows),
+    "admin": (("admin",), lambda cluster: rows.admin_rows(cluster.admin)),
+    "configs": (("configs",), lambda cluster: rows.config_rows(cluster.configs or {})),
+}
+"""The parts of a report that each view needs, and its rows."""
+
+_OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
+    "members": (ids_path, rows.member_rows),
+    "owners": (owners_path, rows.owner_rows),
+    "offsets": (offsets_path, rows.offset_rows),
+}
+"""The part of the groups' znodes that each view needs, and its rows."""
+
 
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
     """Return the sorted rows of a view. Blocks for a few round trips. `offsets` and `plan` also read offsets from brokers.
@@ -46,17 +63,6 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
             return read(view, options, zookeeper)
     with KafkaAdmin.of(connection) as admin:
         return _of_cluster(view, options, admin)
-
-
-_OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Row]]]] = {
-    "brokers": (("brokers",), rows.broker_rows),
-    "topics": (("topics", "configs"), rows.topic_rows),
-    "partitions": (("topics",), rows.partition_rows),
-    "controller": (("controller",), rows.controller_rows),
-    "admin": (("admin",), lambda cluster: rows.admin_rows(cluster.admin)),
-    "configs": (("configs",), lambda cluster: rows.config_rows(cluster.configs or {})),
-}
-"""The parts of a report that each view needs, and its rows."""
 
 
 def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[Row]:
@@ -100,14 +106,6 @@ def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) ->
     except ZKafkaError as error:
         _log.warning("view=controller has no broker, and whether the cluster is in KRaft mode is unknown: %s", error)
     return False
-
-
-_OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
-    "members": (ids_path, rows.member_rows),
-    "owners": (owners_path, rows.owner_rows),
-    "offsets": (offsets_path, rows.offset_rows),
-}
-"""The part of the groups' znodes that each view needs, and its rows."""
 
 
 def _of_groups(view: str, options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:

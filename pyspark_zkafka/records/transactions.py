@@ -54,6 +54,8 @@ _OF_ROWS = frozenset(
 _DROPPED = frozenset(map(explained, (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE)))
 """Causes of rows that librdkafka drops, or does not take, when a transaction has failed."""
 _SETTING = "transaction.max.timeout.ms"
+_limits: dict[str, int | None] = {}
+"""Limits by bootstrap servers."""
 
 
 def transactional_properties(
@@ -73,10 +75,6 @@ def transactional_properties(
         "transaction.timeout.ms": timeout_ms,
         "transactional.id": transactional_id,
     }
-
-
-_limits: dict[str, int | None] = {}
-"""Limits by bootstrap servers."""
 
 
 def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers: str) -> None:

@@ -53,6 +53,9 @@ _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
 """The time that a waiting task reserves for its commit; less if the transaction's timeout is short."""
 
+_first_batches: dict[str, tuple[str, int]] = {}
+"""By query, the run that this process saw last, and the first micro-batch of that run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Writing:
@@ -162,10 +165,6 @@ def write_rows_once(
         return Written()
     rows = with_rows if first is None else chain([first], with_rows)
     return _SlotTask(options, plan, plan.ledger, writing, first_turn(context), rows).write()
-
-
-_first_batches: dict[str, tuple[str, int]] = {}
-"""By query, the run that this process saw last, and the first micro-batch of that run."""
 
 
 def _may_be_recorded(writing: Writing) -> bool:

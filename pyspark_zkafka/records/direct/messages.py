@@ -34,14 +34,18 @@ from pyspark_zkafka.records.direct.wire import (
 )
 
 R = TypeVar("R")
-UNSUPPORTED_VERSION = 35
 
+UNSUPPORTED_VERSION = 35
 _NEVER = 1000
+
 LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
 METADATA = Api("Metadata", 3, 1, 7, 9)
 OFFSET_FOR_LEADER_EPOCH = Api("OffsetForLeaderEpoch", 23, 2, 3, 4)
 SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
 SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
+
+_FINALIZED_FEATURES = 2
+"""The tagged field of ApiVersions with the features that are enabled in the cluster (KIP-584)."""
 
 
 def api_versions_request(version: int, software: str) -> Request:
@@ -55,10 +59,6 @@ class Supported(NamedTuple):
 
     versions: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
-
-
-_FINALIZED_FEATURES = 2
-"""The tagged field of ApiVersions with the features that are enabled in the cluster (KIP-584)."""
 
 
 def read_api_versions(response: Reader) -> Supported | None:

@@ -35,19 +35,24 @@ from pyspark_zkafka.records.direct.wire import (
 from pyspark_zkafka.records.producer import GroupOffset
 
 OPERATION_NOT_ATTEMPTED = 55
+
 TRANSACTION_VERSION = "transaction.version"
 """A feature of the cluster. Its level 2 enables the second protocol of transactions (KIP-890)."""
+
 SECOND_PROTOCOL = 2
 
 PRODUCE = Api("Produce", 0, 5, 12, 9)
 FIRST_PRODUCE = 8
 """The newest version of Produce to use without KIP-890. Version 12 makes brokers add partitions to the transaction."""
+
 INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 1, 2)
 FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 2, 3)
 ADD_PARTITIONS = Api("AddPartitionsToTxn", 24, 0, 2, 3)
 ADD_OFFSETS = Api("AddOffsetsToTxn", 25, 0, 2, 3)
 COMMIT_OFFSETS = Api("TxnOffsetCommit", 28, 0, 5, 3)
 END_TRANSACTION = Api("EndTxn", 26, 0, 5, 3)
+
+GROUP, TRANSACTION = 0, 1  # kinds of a `Coordinator`
 _FIRST_PROTOCOL_NEWEST = 2
 
 
@@ -56,9 +61,6 @@ class Coordinator(NamedTuple):
 
     key: str
     kind: int
-
-
-GROUP, TRANSACTION = 0, 1
 
 
 class Answer(NamedTuple):
