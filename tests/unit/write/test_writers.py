@@ -1,7 +1,8 @@
-"""The plan of a write, made from snapshots, and its tasks, without a cluster."""
+"""The plan of a write, made from snapshots, its tasks, and Spark's calls of writers, without a cluster."""
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,6 +34,8 @@ from pyspark_zkafka.write.writers import (
     total,
 )
 
+NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+OF_TASKS = [Written(7), None, Written(1)]
 ONCE = {"deliveryGuarantee": "exactly-once"}
 ORDERS = Topic("orders", {0: (1,), 1: (2,), 2: (1,)}, czxid=77)
 AUDIT = Topic("audit", {0: (1,)}, topic_id="a-b_cdefghijklmnopqrst", czxid=78)
@@ -135,8 +138,6 @@ def test_pickle() -> None:
     assert pickle.loads(pickle.dumps(found)) == found
 
 
-NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
-
 MESSAGES = st.lists(st.none() | st.builds(Written, st.integers(0, 2**40), st.integers(0, 2**40)))
 
 
@@ -164,3 +165,49 @@ def test_counts() -> None:
     messages: Sequence[WriterCommitMessage | None] = [Written(7), None, Written(0, 5)]
     assert total(messages) == Written(7, 5)
     assert total([]) == Written()
+
+
+def writer() -> ZKafkaWriter:
+    """Return a writer as Spark sends it to the committing process, without a plan."""
+    found: ZKafkaWriter = pickle.loads(pickle.dumps(ZKafkaWriter(parse_write(NOWHERE), None)))
+    return found
+
+
+def test_commit_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    """A write without commitOffsets only logs its rows in the commit."""
+    with caplog.at_level(logging.INFO):
+        writer().commit(OF_TASKS)
+    assert caplog.messages == ["Wrote 8 rows"]
+
+
+def test_what_a_failed_write_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """After a failed write, the log has the number of failed tasks and of rows that stay."""
+    writer().abort(OF_TASKS)
+    assert caplog.messages == ["1 task(s) of the write failed. 8 rows of the other tasks stay in Kafka"]
+
+
+def test_what_a_failed_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """After a failed micro-batch, the log says how many rows stay."""
+    ZKafkaStreamWriter(parse_write(NOWHERE), None).abort(OF_TASKS, 12)
+    assert "Micro-batch 12: 1 task(s) failed or were stopped" in caplog.text
+    assert "8 rows of the other tasks stay in Kafka" in caplog.text
+
+
+def test_what_a_failed_exactly_once_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """After a failed exactly-once micro-batch, the log says which rows are committed and not written again."""
+    options = parse_write({**NOWHERE, **ONCE})
+    ZKafkaStreamWriter(options, None).abort([Written(3), None, None], 12)
+    (text,) = caplog.messages
+    assert text.startswith("Micro-batch 12: 2 task(s) failed or were stopped, and their transactions are aborted, unless")
+    assert text.endswith("3 rows of the other tasks are committed. A repeated micro-batch writes no committed rows again")
+
+
+@pytest.mark.parametrize(
+    ("repeated", "text"),
+    [(0, "Micro-batch 12: wrote 3 rows"), (5, "Micro-batch 12: wrote 3 rows. 5 rows were in the log already")],
+)
+def test_commit_of_a_micro_batch(caplog: pytest.LogCaptureFixture, repeated: int, text: str) -> None:
+    """The log has the rows of a micro-batch, and those written by an earlier attempt."""
+    with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
+        ZKafkaStreamWriter(parse_write(NOWHERE), None).commit([Written(3, repeated)], 12)
+    assert caplog.messages == [text]
