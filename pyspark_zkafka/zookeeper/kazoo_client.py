@@ -231,7 +231,7 @@ class ReadAhead:
         return sent
 
     def _count_answers(self, received: bytes) -> None:
-        """Find the headers of messages, in any pieces. Answers are in the order of the requests; other messages are events."""
+        """Find the headers of messages, in any pieces. Answers have the order of their requests; events have none."""
         at = 0
         while at < len(received):
             if self._body:
