@@ -167,6 +167,7 @@ def _run(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
     from pyspark_zkafka.testing.local_cluster import LocalCluster  # lazy, because `status` and `down` need no Kafka client
 
     with _exclusively(name):
+        _file(name, "json").unlink(missing_ok=True)  # of a daemon that was killed
         try:
             with LocalCluster(**options) as cluster:
                 partial = _file(name, "partial")

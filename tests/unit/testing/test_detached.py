@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing import detached
 from pyspark_zkafka.testing.detached import bring_down, bring_up, running_clusters
 
 
@@ -38,3 +42,22 @@ def test_state_of_a_daemon_that_is_gone(folder: Path) -> None:
     (folder / "a.json").write_text("{}")
     (folder / "a.lock").touch()
     assert running_clusters() == []
+
+
+def test_state_of_a_killed_daemon_during_a_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a cluster starts, the state of a killed daemon does not count: its pid may be another process's."""
+    left = detached.DetachedCluster("a", os.getpid(), "3.9.1", None, "127.0.0.1:9", "/tmp", {})
+    (folder / "a.json").write_text(json.dumps(asdict(left)))
+    seen: list[object] = []
+
+    class Starting:
+        def __enter__(self) -> None:
+            seen.append(running_clusters())
+            raise LocalClusterError("NOT_READY", "it does not start")
+
+        def __exit__(self, *args: object) -> None: ...
+
+    monkeypatch.setattr("pyspark_zkafka.testing.local_cluster.LocalCluster", Starting)
+    with pytest.raises(LocalClusterError, match="NOT_READY"):
+        detached._run("a", {}, lambda: True)
+    assert seen == [[]]
