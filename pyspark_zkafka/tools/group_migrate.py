@@ -235,8 +235,8 @@ def migrate(
 ) -> None:
     """Copy groups' offsets from ZooKeeper to Kafka, or back; never backwards without --force.
 
-    Run it again at any time: equal offsets are left alone. Both stores are compared afterwards, and the exit status is 1
-    unless they agree on every partition that exists.
+    Run it again at any time: equal offsets are left alone. Both stores are compared afterwards. The exit status is 1
+    unless every group could be copied, and the stores agree on every partition that exists.
 
     Example: zkafka groups migrate billing --to kafka --live
     """
@@ -267,7 +267,7 @@ def migrate(
                 target.output.note(f"Active, and the stores may differ by commits under way: {listing(active, _SHOWN)}.")
             _report(target, {name: stores.found for name, stores in by_group.items()})
         elif _proceed(target, migration, by_group, live=live):
-            _report(target, _run(target, migration, by_group, (interval, timeout) if live else None))
+            _report(target, *_run(target, migration, by_group, (interval, timeout) if live else None))
 
 
 def _all_groups(target: Target, migration: Migration) -> list[str]:
@@ -297,13 +297,16 @@ def _proceed(target: Target, migration: Migration, by_group: Mapping[str, BothSt
 
 def _run(
     target: Target, migration: Migration, by_group: Mapping[str, BothStores], live: tuple[float, float] | None
-) -> dict[str, list[Compared]]:
+) -> tuple[dict[str, list[Compared]], bool]:
+    """Copy the offsets of each group; return the results, and whether each group could be copied."""
     found: dict[str, list[Compared]] = {}
+    all_done = True
     for name in target.output.track(by_group, "Migrating groups"):
         try:
             found[name] = migration.follow(name, *live) if live else migration.copy(name)
         except ZKafkaError as error:
             if len(by_group) > 1 and isinstance(error, _OF_A_GROUP) and not isinstance(error, BrokersUnavailable):
+                all_done = False  # even if the stores agree: consumers may be active
                 before = after = by_group[name].found
                 with suppress(ZKafkaError):  # some may have been written
                     after = migration.read([name])[name].found
@@ -315,15 +318,15 @@ def _run(
             if found:
                 _show(target, found)
             raise
-    return found
+    return found, all_done
 
 
-def _report(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:
+def _report(target: Target, found: Mapping[str, Sequence[Compared]], all_done: bool = True) -> None:
     _show(target, found)
     counts = Counter(one.state for of_group in found.values() for one in of_group)
     shown = ", ".join(f"{counts[state]} {state}" for state in sorted(counts)) or "no offsets"
     target.output.note(f"{len(found)} group(s): {shown}.")
-    if counts.keys() - {"copied", "equal", "skipped"}:
+    if not all_done or counts.keys() - {"copied", "equal", "skipped"}:
         raise typer.Exit(FAILED)
 
 

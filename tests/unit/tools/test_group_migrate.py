@@ -136,9 +136,13 @@ def test_group_that_fails_beside_others(group_admin: Any, show: Callable[..., tu
 
 
 def test_consumers_that_join_while_a_group_is_copied(
-    monkeypatch: pytest.MonkeyPatch, client: EnsembleClient, group_admin: Any, show: Callable[..., tuple[str, str]]
+    monkeypatch: pytest.MonkeyPatch,
+    client: EnsembleClient,
+    group_admin: Any,
+    show: Callable[..., tuple[str, str]],
+    capsys: Any,
 ) -> None:
-    """Offsets that were written before consumers joined are reported as copied, with a note on the consumers."""
+    """Offsets that were written before consumers joined are reported as copied; with a note on the group, and status 1."""
     alter = group_admin.alter_offsets
 
     def alter_offsets(group: str, offsets: Any) -> Any:
@@ -146,9 +150,20 @@ def test_consumers_that_join_while_a_group_is_copied(
         return alter(group, offsets)
 
     monkeypatch.setattr(group_admin, "alter_offsets", alter_offsets)
-    text, notes = show(migrate, ["g", "idle"])
-    assert text.count("copied") == 2
+    with pytest.raises(typer.Exit) as caught:
+        show(migrate, ["g", "idle"])
+    text, notes = capsys.readouterr()
+    assert (caught.value.exit_code, text.count("copied")) == (1, 2)
     assert "g: Consumers have joined while the offsets were copied" in notes
+
+
+def test_active_group_whose_stores_agree(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any) -> None:
+    """The exit status is 1 if a group has active consumers, also if its stores agree at this moment."""
+    group_admin.stored["g"] = {T0: 5}
+    group_admin.states["g"] = ACTIVE
+    notes = failed(show, capsys, ["g", "idle"]).splitlines()
+    assert notes[1].startswith("g: The offsets were not copied: group g is STABLE in Kafka")
+    assert notes[2] == "2 group(s): 1 copied, 1 equal."
 
 
 def test_group_that_fails_alone(group_admin: Any, run: Callable[..., list[Row]]) -> None:
