@@ -358,6 +358,11 @@ def test_follow_to_zookeeper(stores: EnsembleClient, brokers: GroupBrokers) -> N
     """Offsets that members commit to Kafka are copied to ZooKeeper, and their own commits to ZooKeeper are no error."""
     brokers.states["g"] = ACTIVE
     del stores.ensemble.nodes[PATH_0]
-    stores.meanwhile = lambda: stores.put("/consumers/g/offsets/t/1", b"5")
+
+    def commit() -> None:
+        stores.meanwhile = lambda: None
+        stores.put("/consumers/g/offsets/t/1", b"4")
+
+    stores.meanwhile = commit
     (found,) = migration(stores, brokers, "zookeeper").follow("g", 1.0, 500.0)
-    assert (found.partition, found.target) == (T1, 5)
+    assert (found.partition, found.target, found.state) == (T1, 5, "copied")
