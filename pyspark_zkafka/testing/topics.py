@@ -241,14 +241,10 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
     deadline = time.monotonic() + _NEW_PARTITIONS_S
     # A record of an unknown partition was never sent.
     while refused and all(e.code() == KafkaError._UNKNOWN_PARTITION for e, _ in refused) and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)
         again, refused[:] = refused[:], []
-        for error, message in again:
+        for _, message in again:
             record = message.key(), message.value(), message.partition(), message.headers(), message.timestamp()[1]
-            try:
-                producer.produce(topic, **producer_arguments(record))
-            except KafkaException:  # still unknown
-                refused.append((error, message))
+            _send(producer, topic, producer_arguments(record))
         waiting = producer.flush(_FLUSH_TIMEOUT_S)
     if waiting or refused:
         reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
@@ -261,6 +257,7 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
 
 
 def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
+    deadline = time.monotonic() + _NEW_PARTITIONS_S
     while True:
         try:
             producer.produce(topic, **arguments)
@@ -268,7 +265,11 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
         except BufferError:
             producer.poll(0.5)
         except KafkaException as exc:
-            raise NOT_DELIVERED(f"A record for topic {topic} was refused: {exc}") from exc
+            if exc.args[0].code() != KafkaError._UNKNOWN_PARTITION or time.monotonic() >= deadline:
+                raise NOT_DELIVERED(f"A record for topic {topic} was refused: {exc}") from exc
+            time.sleep(_PAUSE_S)
+            with suppress(KafkaException):
+                producer.list_topics(topic, timeout=_METADATA_TIMEOUT_S)  # librdkafka does not ask again by itself
     producer.poll(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ from confluent_kafka import ElectionType, KafkaError, KafkaException
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, producer_arguments, spread
+from pyspark_zkafka.testing import topics
+from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, produce, producer_arguments, spread
 
 UNREACHABLE = KafkaException(KafkaError(KafkaError._TRANSPORT, "broker1:9092: refused"))
 TOPIC = "/brokers/topics/t"
@@ -199,3 +201,54 @@ def test_bad_records(record: Any) -> None:
     """A bare value, an unknown field and a tuple that is too long are refused."""
     with pytest.raises(LocalClusterError, match="BAD_RECORD"):
         producer_arguments(record)
+
+
+UNKNOWN = KafkaError(KafkaError._UNKNOWN_PARTITION)
+
+
+class LateProducer:
+    """A producer whose metadata lack the partition: at first in all records' reports, later at once, until it asks again.
+
+    `requests` is the number of requests for metadata until a broker knows the partition.
+    """
+
+    def __init__(self, requests: int, has_metadata: bool, delivered: Callable[..., None]) -> None:
+        self.requests, self._has_metadata, self._delivered = requests, has_metadata, delivered
+        self._sent: list[Any] = []
+
+    def produce(self, topic: str, *, value: bytes, partition: int, timestamp: int = 0) -> None:
+        if self._has_metadata and self.requests > 0:
+            raise KafkaException(UNKNOWN)
+        fields = {"value": value, "partition": partition, "timestamp": (0, timestamp), "offset": 7}
+        fields |= {"key": None, "headers": None}
+        self._sent.append(SimpleNamespace(**{name: lambda given=given: given for name, given in fields.items()}))
+
+    def poll(self, timeout_s: float) -> None: ...
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.requests -= 1
+
+    def flush(self, timeout_s: float) -> int:
+        self._has_metadata = True
+        sent, self._sent = self._sent, []
+        for message in sent:
+            self._delivered(UNKNOWN if self.requests > 0 else None, message)
+        return 0
+
+
+@pytest.mark.parametrize("has_metadata", [False, True])
+@pytest.mark.parametrize("requests", [2, 1_000])
+def test_new_partition(monkeypatch: pytest.MonkeyPatch, has_metadata: bool, requests: int) -> None:
+    """Metadata are requested until they have an added partition, for 5 s, also if the producer has older metadata."""
+    clock = iter(range(10_000))
+    monkeypatch.setattr(topics, "time", SimpleNamespace(monotonic=lambda: next(clock) / 10, sleep=lambda s: None))
+
+    def producer(config: Mapping[str, Any]) -> LateProducer:
+        return LateProducer(requests, has_metadata, config["on_delivery"])
+
+    monkeypatch.setattr(topics, "Producer", producer)
+    if requests < 1_000:
+        assert produce({}, "t", [{"value": b"v", "partition": 3}]) == {3: [7]}
+    else:
+        with pytest.raises(LocalClusterError, match=r"NOT_DELIVERED.*_UNKNOWN_PARTITION"):
+            produce({}, "t", [{"value": b"v", "partition": 3}])
