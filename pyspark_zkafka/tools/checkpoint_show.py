@@ -49,7 +49,7 @@ _As = Annotated[
 class SourceEnd:
     """The end of a micro-batch in one source: its positions, and, for a source of this package, where it started.
 
-    `in_group` is true if the source commits offsets for a group.
+    `in_group` is true if a range has the offset of a group, and the query has not left the group.
     """
 
     format: SourceFormat
@@ -210,8 +210,13 @@ def _kafka_offsets(found: object) -> dict[TopicPartition, int] | None:
 
 
 def parse_initial(text: str, name: str) -> SourceEnd | None:
-    """Parse a file ``sources/S/0``: Spark's Kafka source writes a zero byte, a line with the version, and the offsets."""
+    """Parse a file ``sources/S/0``: Spark's Kafka source writes a zero byte, a line with the version, and the offsets.
+
+    The offsets are ``{}`` if a pattern matched no topic. Only the zero byte then shows that the source is Spark's.
+    """
     _, _, offset = text.lstrip("\0").partition("\n")
+    if text.startswith("\0") and offset.strip() == "{}":
+        return SourceEnd("kafka")
     return parse_source_end(offset, name)
 
 
@@ -237,6 +242,8 @@ def positions(
             # A planned range starts at the end of the last one, at the group's offset, or at the start of a new partition.
             after |= (end or nothing).starts
         known = end or finished or nothing
+        if known.format == "other":  # `{}` may be the end of a source of Spark's, too
+            known = initial.get(source) or known
         found.append(SourcePositions(source, known.format, after, (end or nothing).ends, known.in_group))
     return found
 

@@ -79,6 +79,7 @@ def test_positions_of_a_query(tmp_path: Path) -> None:
         ({0: [ours([4, 5])]}, [], None, None, '{"t":{"0":4}}'),
         ({0: [spark(5)]}, [], spark(4), None, '{"t":{"0":4}}'),
         ({0: [spark(5)]}, [], None, None, '{"t":{"0":-2}}'),
+        ({0: [spark(5)]}, [], "{}", None, '{"t":{"0":-2}}'),
         ({0: [spark(5), ours([0, 7])]}, [0], None, "1", '{"t":{"0":7}}'),
         ({0: ["7", ours([0, 7])]}, [0], None, None, '{"t":{"0":7}}'),
     ],
@@ -105,6 +106,7 @@ def test_starting_offsets(
         ({0: [spark(5)]}, [0], ["--source", "1"], 2, "--source is '1'; the query has the sources 0"),
         ({0: [spark(5), spark(6)]}, [0], ["--as", "starting-offsets"], 2, "2 sources of Kafka"),
         ({0: ["7"]}, [0], ["--as", "starting-offsets"], 2, "neither of zkafka nor of Spark"),
+        ({0: ["{}"]}, [0], ["--as", "starting-offsets"], 2, "neither of zkafka nor of Spark"),
         ({0: ["-"]}, [0], ["--as", "starting-offsets"], 2, "neither of zkafka nor of Spark"),
     ],
 )
@@ -120,6 +122,14 @@ def test_refused(
     found, _, err = invoke(write(tmp_path_factory.mktemp("c"), offsets, commits), *options)
     assert found == status
     assert re.search(says, err)
+
+
+def test_pattern_without_topics(tmp_path: Path) -> None:
+    """Spark's source has the offsets `{}` while its pattern matches no topic, and its start shows that it is Spark's."""
+    path = write(tmp_path, {0: ["{}"]}, [0], "{}")
+    assert [(row["format"], row["topic"]) for row in json.loads(invoke(path, "--json")[1])] == [("kafka", None)]
+    status, _, err = invoke(path, "--as", "starting-offsets")
+    assert (status, "The source has no partition yet" in err) == (2, True)
 
 
 def test_places() -> None:
