@@ -32,7 +32,7 @@ from pyspark_zkafka.testing.conditions import (
 )
 from pyspark_zkafka.testing.jars import cache_folder, find_java, kafka_classpath
 from pyspark_zkafka.testing.processes import ForeignProcesses, Wait, try_lock
-from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
+from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ClusterSpec
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.local_cluster import LocalCluster
@@ -69,7 +69,8 @@ def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> De
         reason = f"A local cluster named {name!r} is running; run `zkafka cluster down` first, or choose another name"
         raise CLUSTER_ALREADY_UP(reason)
     find_java()
-    kafka_classpath(options.get("kafka_version", "3.9.1"))  # in this process, to show the progress at the terminal
+    for version in ClusterSpec(**options).jar_versions:
+        kafka_classpath(version)  # in this process, to show the progress at the terminal
     done = subprocess.run(
         [sys.executable, "-m", "pyspark_zkafka.testing.detached", name, json.dumps(options), str(owner or "")],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,

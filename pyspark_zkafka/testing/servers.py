@@ -39,7 +39,7 @@ from pyspark_zkafka.testing.jars import (
     sharing_classes,
 )
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, ServerProcesses, Wait, unsettled
-from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
+from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ClusterSpec, Server
 
 _EXIT_TIMEOUT_S = 60
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
@@ -130,8 +130,7 @@ class ClusterServers(ClusterSpec):
         """Check the specification, find Java and fetch the jars."""
         self.check()
         self._java = find_java()
-        versions = (self.kafka_version,) if self.is_kraft else (self.kafka_version, ZOOKEEPER_VERSION)
-        self._classpaths = {v: kafka_classpath(v) for v in versions}
+        self._classpaths = {v: kafka_classpath(v) for v in self.jar_versions}
 
     def _start_servers(self, deadline: Wait) -> None:
         if self.is_kraft:
@@ -156,7 +155,7 @@ class ClusterServers(ClusterSpec):
         return class_archive(self._java, spec.main_class(server), self._classpath(server))
 
     def _classpath(self, server: Server) -> str:
-        return self._classpaths[ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]
+        return self._classpaths[spec.ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]
 
     def _write_properties(self, server: Server) -> Path:
         name, folder = self.server_name(server), self._processes.folder

@@ -76,6 +76,11 @@ class ClusterSpec:
         return self.kraft or self.controllers is not None or version_tuple(self.kafka_version) >= (4,)
 
     @property
+    def jar_versions(self) -> list[str]:
+        """The versions of Kafka whose jars the servers run with."""
+        return [self.kafka_version] if self.is_kraft else [self.kafka_version, ZOOKEEPER_VERSION]
+
+    @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, running or not, in order."""
         return list(range(self.brokers))

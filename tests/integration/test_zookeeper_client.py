@@ -15,7 +15,7 @@ from pyspark_zkafka.model.nouns import Broker, Endpoint, TopicPartition
 from pyspark_zkafka.model.znodes.cluster import AdminState, partition_state_path
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.options.values import ZooKeeperConfig
-from pyspark_zkafka.testing import LocalCluster, servers
+from pyspark_zkafka.testing import LocalCluster, spec
 from pyspark_zkafka.zookeeper import connection
 from pyspark_zkafka.zookeeper.connection import Results, Watch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -157,7 +157,7 @@ def test_one_of_many_is_forbidden(chroot: Chroot) -> None:
 @pytest.mark.parametrize("of_kafka", ["1.1.1", "2.7.2"])
 def test_older_servers(monkeypatch: pytest.MonkeyPatch, of_kafka: str) -> None:
     """Many znodes are read one by one from ZooKeeper 3.4 and 3.5, and the session survives."""
-    monkeypatch.setattr(servers, "ZOOKEEPER_VERSION", of_kafka)
+    monkeypatch.setattr(spec, "ZOOKEEPER_VERSION", of_kafka)
     with LocalCluster(brokers=1, kafka_version=of_kafka) as cluster:
         cluster.create_topic("t", partitions=600)
         hosts, _, chroot = cluster.zookeeper_connect.partition("/")

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,3 +62,18 @@ def test_state_of_a_killed_daemon_during_a_start(folder: Path, monkeypatch: pyte
     with pytest.raises(LocalClusterError, match="NOT_READY"):
         detached._run("a", {}, lambda: True)
     assert seen == [[]]
+
+
+@pytest.mark.parametrize(
+    ("options", "fetched"),
+    [({}, ["3.9.1", "3.9.1"]), ({"kafka_version": "1.1.1"}, ["1.1.1", "3.9.1"]), ({"kafka_version": "4.3.1"}, ["4.3.1"])],
+)
+def test_jars(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], fetched: list[str]) -> None:
+    """The jars of brokers and of ZooKeeper are fetched in the caller's process, before the daemon starts."""
+    found: list[str] = []
+    monkeypatch.setattr(detached, "find_java", lambda: None)
+    monkeypatch.setattr(detached, "kafka_classpath", found.append)
+    monkeypatch.setattr(detached.subprocess, "run", lambda *given, **more: SimpleNamespace(stdout="", stderr="no"))
+    with pytest.raises(LocalClusterError, match="CLUSTER_NOT_UP"):
+        bring_up("a", options)
+    assert found == fetched
