@@ -125,6 +125,16 @@ def test_commands_exist(block: Block) -> None:
     assert [problem(w) for w in words if w[0] in ("zkafka", "make") and problem(w)] == []
 
 
+@each("page", PAGES)
+def test_commands_name_their_cluster(page: Path) -> None:
+    """Commands have an address as an option, or follow an export on their page, also in blocks that are not run."""
+    said = [statement for block in blocks(page) if block.language in SHELL for statement in statements(block)]
+    exports = [number for number, statement in enumerate(said) if statement.startswith("export ZKAFKA_")]
+    before = said[: exports[0]] if exports else said
+    commands = [s for s in before if program(s)[0] == "zkafka" and program(s)[1] not in ("checkpoint", "cluster", "demo")]
+    assert [s for s in commands if "--zookeeper" not in s and "--bootstrap-server" not in s] == []
+
+
 @each("block", [b for b in BLOCKS if b.language == "json"])
 def test_json_parses(block: Block) -> None:
     """JSON blocks are well formed."""
