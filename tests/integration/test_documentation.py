@@ -1,7 +1,8 @@
-"""The code blocks of README and docs, run on one cluster and in one Spark session, in the order of each page.
+"""The Python and the commands of README and docs, run on one cluster and in one Spark session, in the order of each page.
 
 A block sees the names that earlier blocks on its page defined, and those of the fixture `names`. Addresses, folders and
-passwords are replaced by real ones. Queries run until they have read all records, and are then stopped.
+passwords are replaced by real ones. Queries run until they have read all records, and are then stopped. Commands find the
+cluster's address in the environment. Commands of other programs are only checked, and outputs are not compared.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def _pages_with_blocks() -> list[Any]:
 @pytest.mark.usefixtures("own_cache")  # a block starts the default cluster
 @pytest.mark.parametrize("page", _pages_with_blocks(), ids=lambda page: page.name)
 def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], tmp_path: Path) -> None:
-    """Every block of a page runs without an error, unless it gives a reason against it."""
+    """Python and the commands `zkafka` and `export` of a page run without an error, unless their block gives a reason."""
     (tmp_path / "orders.csv").write_text("orders,0,5\norders,1,6\n")
     for block in blocks(page):
         if block.reason is not None:

@@ -1,7 +1,8 @@
 """The code blocks of README.md, CONTRIBUTING.md and docs/*.md.
 
-Tests run blocks of ``python``, ``sh``, ``console`` (``$`` commands with their output) and ``json``, unless a comment right
-above a block gives a reason: ``<!-- not run: needs YARN -->``. ``text`` is for output and diagrams.
+Tests run blocks of ``python``, and the commands ``zkafka`` and ``export`` in blocks of ``sh`` and ``console`` (``$``
+commands with their output), unless a comment right above a block gives a reason: ``<!-- not run: needs YARN -->``. They
+parse ``json``. ``text`` is for output and diagrams.
 """
 
 from __future__ import annotations
