@@ -284,5 +284,5 @@ def _health(
     yield Gauge("zkafka_brokers_up", "1 if the brokers could be read.", (), {(): int(brokers.value is not None)})
     yield Gauge("zkafka_scrape_timed_out", "1 if a read did not end within the time of the scrape.", ("server",), late)
     yield Gauge("zkafka_scrape_age_seconds", "Time since the read began whose result is shown.", ("server",), ages)
-    yield Gauge("zkafka_scrape_problems", "Problems with single partitions, as logged.", (), {(): problems})
+    yield Gauge("zkafka_scrape_problems", "Problems of partitions and znodes, as logged.", (), {(): problems})
     yield Gauge("zkafka_scrape_duration_seconds", "Duration of the scrape.", (), {(): seconds})
