@@ -52,7 +52,10 @@ _RECORDS_A_STEP = 600
 _COLOURS = ("cyan", "magenta", "yellow", "green")
 _JOIN = f'spark.readStream.format("zkafka").option("subscribe", "{CLICKS}").option("group.id", "{SHOP}")'
 _STREAM = 'spark.readStream.format("zkafka") ... .trigger(availableNow=True).start()'
-_REST = "Consumer groups that share partitions, and the views of groups, need ZooKeeper: run zkafka demo --kafka 3.9.1"
+_REST = (
+    "Without ZooKeeper, a stream with group.id joins a group in Kafka. Groups in ZooKeeper, next to JVM consumers, and the "
+    "views of groups need ZooKeeper: run zkafka demo --kafka 3.9.1"
+)
 
 
 def run(rows: int, cores: int, kafka_version: str) -> None:
@@ -183,7 +186,11 @@ class _Demo:
         with step(self.console, "Read it back, and prove it", call):
             read, misplaced, seconds = self._count()
         prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
-        prove(self.console, f"{misplaced} of their keys are in another partition than murmur2 assigns", misplaced == 0)
+        prove(
+            self.console,
+            f"{misplaced} of their keys are in another partition than the package's murmur2 assigns",
+            misplaced == 0,
+        )
         self.console.print(f"{read:,} rows, counted by key and partition, {_in(seconds)}")
 
     def _commit(self) -> None:
@@ -236,7 +243,7 @@ class _Demo:
         return reader.option("subscribe", TOPIC).load()
 
     def _count(self) -> tuple[int, int, float]:
-        """Return the counts of records and of keys that Kafka's default partitioner would place elsewhere, and seconds."""
+        """Return the counts of records, and of keys that this package's own router puts elsewhere, and seconds."""
         started = time.monotonic()
         found = self._load().groupBy("key", "partition").count().collect()
         expected, _ = Router(TOPIC, PARTITIONS, range(PARTITIONS)).route(len(found), pa.array([r["key"] for r in found]))
