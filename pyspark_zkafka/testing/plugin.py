@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A real ZooKeeper and real brokers, started at first use, and shared by all tests and workers of pytest-xdist.
+    """Real brokers, with ZooKeeper before Kafka 4, started at first use. All tests and workers of pytest-xdist share them.
 
     With workers or ``--zkafka-cluster``, tests can use the servers but not stop them (see `attach`).
     """

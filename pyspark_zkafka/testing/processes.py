@@ -300,7 +300,7 @@ class ForeignProcesses(ServerProcesses):
         return self._ports[name, purpose]
 
     def exit_status(self, name: str) -> int | None:
-        """None: the other process restarts and reports servers that end."""
+        """Return None: whether a server of another process runs is unknown here. Waits then end with a time-out."""
         return None
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

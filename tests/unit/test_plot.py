@@ -204,7 +204,7 @@ class TestLeaders:
     """The balance of leaders."""
 
     def test_bars(self) -> None:
-        """A bar counts the partitions a broker leads, and a line marks how many of them have it as preferred leader."""
+        """A bar counts the partitions a broker leads, and a line marks of how many it is the preferred leader."""
         figure = leader_balance([led(0, 0, 1), led(0, 1, 0), led(1, 1, 0), led(0, 2, 0)], [{"id": 0}, {"id": 1}])
         axes = drawn(figure)
         assert [bar.get_height() for bar in axes.patches] == [3, 1, 0]
