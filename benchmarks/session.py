@@ -64,7 +64,9 @@ def opened(master: str, cluster: BenchCluster, settings: str) -> Iterator[Bench]
     """Open a session with settings of `SETTINGS`; a master is ``local[n]``, or ``standalone`` with two one-core workers."""
     prepare_environment()
     with ExitStack() as stack:
-        url = stack.enter_context(spark_standalone(worker_memory="2g")).master if master == STANDALONE else master
+        url = master
+        if master == STANDALONE:  # with the JVM's own compilers, as with local[n]
+            url = stack.enter_context(spark_standalone(worker_memory="2g", jvm_options="")).master
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="zkafka-bench-", ignore_cleanup_errors=True)))
         spark = _session(url, folder, settings)
         stack.callback(spark.stop)

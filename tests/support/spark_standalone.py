@@ -36,6 +36,7 @@ def spark_standalone(
     environ: Mapping[str, str] | None = None,
     *,
     apart: bool = False,
+    jvm_options: str = JVM_OPTIONS,
 ) -> Iterator[SparkStandalone]:
     """Run a master and workers with one core each. They end with the ``with`` block, and always with this process.
 
@@ -50,6 +51,8 @@ def spark_standalone(
         Additional environment variables of master and workers.
     apart : bool
         True to give each worker its own address, as Spark runs no two attempts of a task on one host.
+    jvm_options : str
+        The options of all JVMs, also of executors. By default, JVMs start fast, and compile less well.
 
     Raises
     ------
@@ -61,7 +64,7 @@ def spark_standalone(
     servers = ServerProcesses()
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     spark = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "192m", **(environ or {})}
-    spark |= {"JDK_JAVA_OPTIONS": JVM_OPTIONS}  # of executors, too
+    spark |= {"JDK_JAVA_OPTIONS": jvm_options}
 
     def start(name: str, main: str, *arguments: str, host: str = LOOPBACK) -> None:
         address = ["--host", host, "--port", str(servers.port(name)), "--webui-port", str(servers.port(name, "page"))]

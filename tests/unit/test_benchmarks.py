@@ -5,15 +5,21 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
-from benchmarks import markdown, matrix
+import pytest
+
+from benchmarks import markdown, matrix, session
 from benchmarks.engines import ENGINES
 from benchmarks.job import Case, turns
 from benchmarks.results import EITHER, Contender, Round, cases, load, ratio, save, summaries
 from benchmarks.session import SETTINGS
 from benchmarks.usage import Usage
 from tests.support.cases import each
+from tests.support.spark_standalone import SparkStandalone
 
 SECONDS = {
     ("ours", "defaults"): (1.0, 2.0, 4.0),
@@ -55,6 +61,25 @@ class TestTurns:
         source = random.Random(1)
         orders = {tuple(turns(list(ENGINES.values()), tuple(SETTINGS), 0, source)) for _ in range(10)}
         assert len(orders) == 10
+
+
+class TestSession:
+    """Spark's sessions."""
+
+    def test_standalone_executors_compile_as_usual(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The JVMs of a standalone cluster are not limited as those of tests, which start fast and run slowly."""
+        given: list[dict[str, Any]] = []
+
+        def standalone(**options: Any) -> Any:
+            given.append(options)
+            return nullcontext(SparkStandalone("spark://host:1", []))
+
+        monkeypatch.setattr(session, "spark_standalone", standalone)
+        monkeypatch.setattr(session, "prepare_environment", lambda: None)
+        monkeypatch.setattr(session, "_session", lambda *given: Mock())
+        with session.opened(session.STANDALONE, Mock(), "defaults") as bench:
+            assert bench.cores == 2
+        assert given == [{"worker_memory": "2g", "jvm_options": ""}]
 
 
 class TestFigures:
