@@ -175,14 +175,13 @@ class LibrdkafkaEngine(Engine):
 
 
 def _all() -> tuple[Engine, ...]:
-    no_crc, no_idempotence = {"kafka.check.crcs": "false"}, {"kafka.enable.idempotence": "false"}
+    no_idempotence = {"kafka.enable.idempotence": "false"}  # written by librdkafka
     once, written = {"deliveryGuarantee": "exactly-once"}, WRITES | COPIES
     return (
         SourceEngine("ours", "zkafka", "zkafka"),
         SourceEngine("ours-librdkafka", "zkafka, librdkafka", "zkafka", read_options=LIBRDKAFKA, write_options=LIBRDKAFKA),
-        SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
         SourceEngine("ours-joined", "zkafka, two tasks", "zkafka", STREAMS, tasks=2),
-        SourceEngine("ours-noidem", "zkafka, enable.idempotence=false", "zkafka", WRITES, write_options=no_idempotence),
+        SourceEngine("ours-noidem", "zkafka, librdkafka, no idempotence", "zkafka", WRITES, write_options=no_idempotence),
         SourceEngine("ours-once", "zkafka, exactly-once", "zkafka", written, write_options=once, is_transactional=True),
         SourceEngine("jvm", "JVM, defaults", "kafka"),
         SourceEngine("jvm-tuned", "JVM, tuned", "kafka", read_options=JVM_READ, write_options=JVM_WRITE),

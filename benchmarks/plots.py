@@ -18,7 +18,6 @@ FIGURE_ENGINES = ("ours", "jvm", "jvm-tuned", "jvm-idempotent")
 _COLOURS = {
     "ours": "#1b7f5c",
     "ours-librdkafka": "#7cc4a8",
-    "ours-nocrc": "#4aa383",
     "ours-joined": "#4aa383",
     "ours-noidem": "#4aa383",
     "ours-once": "#4aa383",
