@@ -13,11 +13,15 @@ from unittest.mock import Mock
 import pytest
 
 from benchmarks import markdown, matrix, session
+from benchmarks.checks import WrongResult
+from benchmarks.cluster import Topic
 from benchmarks.engines import ENGINES
 from benchmarks.job import Case, turns
 from benchmarks.results import EITHER, Contender, Round, cases, load, ratio, save, summaries
 from benchmarks.session import SETTINGS
+from benchmarks.shapes import Facts
 from benchmarks.usage import Usage
+from benchmarks.writes import Write
 from tests.support.cases import each
 from tests.support.spark_standalone import SparkStandalone
 
@@ -80,6 +84,19 @@ class TestSession:
         with session.opened(session.STANDALONE, Mock(), "defaults") as bench:
             assert bench.cores == 2
         assert given == [{"worker_memory": "2g", "jvm_options": ""}]
+
+
+class TestWrites:
+    """Checks of what was written."""
+
+    def test_markers_do_not_hide_lost_rows(self) -> None:
+        """Rows that are missing from an exactly-once write are found although its markers have offsets, too."""
+        records, tasks, partitions = 800, 8, 8
+        work = Write(Mock(), Topic("t", "small", Facts(records, 0, 0, 0, 0, 0, 0), [100] * partitions))
+        work.verify_ends(ENGINES["ours-once"], [100 + tasks] * partitions)
+        for lost in (1, tasks * partitions - 1):
+            with pytest.raises(WrongResult, match="markers"):
+                work.verify_ends(ENGINES["ours-once"], [100 + tasks - lost, *[100 + tasks] * (partitions - 1)])
 
 
 class TestFigures:
