@@ -11,7 +11,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import arrow_path
+from benchmarks import arrow_path, topics
+from benchmarks.checks import require, rows_drained
 from benchmarks.engines import JVM_IDEMPOTENT, JVM_READ, JVM_WRITE
 from benchmarks.session import Bench
 from benchmarks.shapes import PARTITIONS
@@ -46,6 +47,7 @@ _COLUMNS = (
     "array(cast(id % 7 AS int), cast(id % 11 AS int), cast(id % 13 AS int)) AS parts",
 )
 _FEW = "struct<id:bigint,amount:double>"
+_DISCARDED = "write, Spark's limit"
 
 
 def avro_speed(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
@@ -61,6 +63,7 @@ def avro_speed(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
         events = in_memory(bench.spark.range(records).selectExpr(f"struct({', '.join(_COLUMNS)}) AS value"), records)
         ends.callback(events.unpersist, blocking=True)
         _write(bench, events, topic)
+        require(sum(topics.ends(bench.cluster, topic)), records, "events to read")
         made_up = arrow_path.repeat(events, folder, PARTITIONS)
         ways = {
             "read, zkafka, value.format=avro": lambda: _read(_ours(bench, topic).select("value.*")),
@@ -75,14 +78,24 @@ def avro_speed(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
             "write, zkafka, value.format=avro": lambda: _write(bench, events, written),
             "write, JVM connector, tuned, to_avro": lambda: _write_jvm(bench, events, written, JVM_WRITE),
             "write, JVM connector, tuned, idempotent, to_avro": lambda: _write_jvm(bench, events, written, JVM_IDEMPOTENT),
-            "write, Spark's limit": lambda: arrow_path.write(events),
+            _DISCARDED: lambda: arrow_path.write(events),
         }
-        for way in ways.values():
-            way()  # warms up
+
+        def turn(name: str) -> tuple[float, float]:
+            before = sum(topics.ends(bench.cluster, written))
+            took = _timed(bench, ways[name])
+            if name.startswith("read"):
+                require(rows_drained(bench.spark), records, name)
+            wrote = sum(topics.ends(bench.cluster, written)) - before
+            require(wrote, records if name.startswith("write") and name != _DISCARDED else 0, name)
+            return took
+
+        for name in ways:
+            turn(name)  # warms up
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for _ in range(rounds):
-            for name, way in ways.items():
-                found[name].append(_timed(bench, way))
+            for name in ways:
+                found[name].append(turn(name))
     return [
         {
             "way": name,

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import topics
+from benchmarks.checks import require
 from benchmarks.cluster import Topic
 from benchmarks.engines import ENGINES
 from benchmarks.session import Bench
 from benchmarks.shapes import Facts
-from benchmarks.topics import PRODUCER
 from benchmarks.usage import Process, processes, tree, used_s
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ def _first_record(bench: Bench, engine: str, topic: str) -> float:
     query = _query(bench, engine, topic, "earliest")
     try:
         _until(query, lambda: any(p["numInputRows"] for p in query.recentProgress))
-        return time.perf_counter() - begin
+        seconds = time.perf_counter() - begin
+        read = sum(p["numInputRows"] for p in query.recentProgress)
+        require(read, sum(topics.ends(bench.cluster, topic)), f"{engine}: records after the start")
+        return seconds
     finally:
         query.stop()
 
@@ -94,7 +98,7 @@ def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
 def _produce_one(bench: Bench, topic: str) -> None:
     from confluent_kafka import Producer
 
-    producer = Producer({**PRODUCER, "bootstrap.servers": bench.cluster.bootstrap_servers})
+    producer = Producer({**topics.PRODUCER, "bootstrap.servers": bench.cluster.bootstrap_servers})
     producer.produce(topic, b"1", b"1")
     if producer.flush(30):
         raise TimeoutError("a record was not acknowledged")
