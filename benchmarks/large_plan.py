@@ -1,12 +1,11 @@
 """Duration and memory of planning on a very large cluster.
 
-This script writes its znodes under a chroot of a real ZooKeeper; its brokers are librdkafka's mock cluster, in this
-process. A separate process plans from scratch.
+This script writes its znodes under a chroot of a real ZooKeeper; its brokers are a mock cluster in this process, with a
+record in each partition. A separate process plans from scratch.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import subprocess
 import sys
@@ -18,14 +17,12 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from benchmarks.checks import require
-from pyspark_zkafka.options.client_properties import load_librdkafka
-from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing import LocalCluster, MockCluster
 
 BROKERS = 3
 PARTITIONS_EACH = 1_000
 _TOGETHER = 100
 _ZOOKEEPER_HEAP_MB = 1024
-_PRODUCER = 0  # RD_KAFKA_PRODUCER
 
 PLANNER = """
 import json, resource, sys, time
@@ -43,7 +40,7 @@ with ZooKeeperClient(options.connection.zookeeper) as zookeeper:
     found["partitions"] = len(zookeeper.snapshot(zookeeper.topic_names()).states)
 found["snapshot s"] = time.perf_counter() - begin
 begin = time.perf_counter()
-plan_batch(options)
+found["splits"] = len(plan_batch(options).splits)
 found["plan s"] = time.perf_counter() - begin
 found["MiB at most"] = peak_mib()
 print(json.dumps(found))
@@ -62,11 +59,15 @@ def large_plans(sizes: Iterable[int], count: int) -> list[dict[str, Any]]:
 def _row(client: KazooClient, size: int, count: int) -> dict[str, Any]:
     topics = [f"large-{number:04}" for number in range(-(-size // PARTITIONS_EACH))]
     chroot = f"large-plan-{size}"
-    with _mock_brokers(topics) as servers:
-        _write(client, chroot, topics, servers)
+    with MockCluster(BROKERS) as brokers:
+        for topic in topics:
+            brokers.create_topic(topic, PARTITIONS_EACH, BROKERS)
+            brokers.produce(topic, ({"value": b"1", "partition": n} for n in range(PARTITIONS_EACH)))
+        _write(client, chroot, topics, brokers.bootstrap_servers)
         hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
         found = [_planned(f"{hosts}/{chroot}") for _ in range(count)]
-    require([one["partitions"] for one in found], [len(topics) * PARTITIONS_EACH] * count, "partitions")
+    for what in ("partitions", "splits"):
+        require([one[what] for one in found], [len(topics) * PARTITIONS_EACH] * count, what)
     return {name: median(one[name] for one in found) for name in ("partitions", *found[0])}
 
 
@@ -123,25 +124,3 @@ def _connected(hosts: str) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
-
-
-@contextmanager
-def _mock_brokers(topics: Iterable[str]) -> Iterator[str]:
-    """Yield the bootstrap servers of librdkafka's mock cluster, with the topics and empty logs."""
-    library: Any = load_librdkafka()
-    for name in ("rd_kafka_new", "rd_kafka_conf_new", "rd_kafka_mock_cluster_new"):
-        getattr(library, name).restype = ctypes.c_void_p
-    library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
-    reason = ctypes.create_string_buffer(512)
-    client = library.rd_kafka_new(_PRODUCER, ctypes.c_void_p(library.rd_kafka_conf_new()), reason, len(reason))
-    if not client:
-        raise RuntimeError(reason.value.decode())
-    mock = library.rd_kafka_mock_cluster_new(ctypes.c_void_p(client), BROKERS)
-    try:
-        for topic in topics:
-            code = library.rd_kafka_mock_topic_create(ctypes.c_void_p(mock), topic.encode(), PARTITIONS_EACH, BROKERS)
-            require(code, 0, f"error code of {topic}")
-        yield library.rd_kafka_mock_cluster_bootstraps(ctypes.c_void_p(mock)).decode()
-    finally:
-        library.rd_kafka_mock_cluster_destroy(ctypes.c_void_p(mock))
-        library.rd_kafka_destroy(ctypes.c_void_p(client))
