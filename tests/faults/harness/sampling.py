@@ -129,17 +129,23 @@ class Sampler(threading.Thread):
         super().__init__(name="sampler", daemon=True)
         self._take, self._journal, self._interval_s = take, journal, interval_s
         self._stopped = threading.Event()
+        self._failure: Exception | None = None
 
     def run(self) -> None:
         """Sample until the end."""
-        while not self._stopped.wait(self._interval_s):
-            with suppress(*UNREACHABLE):
-                self._journal.add(*self._take())
+        try:
+            while not self._stopped.wait(self._interval_s):
+                with suppress(*UNREACHABLE):
+                    self._journal.add(*self._take())
+        except Exception as error:  # noqa: BLE001 - raised by `stop`
+            self._failure = error
 
     def stop(self) -> None:
-        """Stop sampling; returns when the last sample is in the journal."""
+        """Stop sampling; returns when the last sample is in the journal. Raises the error that ended the thread early."""
         self._stopped.set()
         self.join()
+        if self._failure is not None:
+            raise self._failure
 
 
 def process_sample(subject: str, pid: int) -> Sample:
