@@ -50,6 +50,8 @@ class _Group:
     events: list[Event] = field(default_factory=list)
     logs: dict[int, list[str]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    claims: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """The last sampled owner of each partition, and the transaction of its claim."""
     sent: int = 0
 
     def __post_init__(self) -> None:
@@ -111,8 +113,11 @@ class _Group:
         for number in self.logs:
             self.add(Committed(self.now, _TOPIC, number, self.committed[number]))
         alive = tuple(member.name for member in self.members if member.alive)
-        owners = ((number, self.owner(number)) for number in self.logs)
-        self.add(Owners(self.now, tuple((_TOPIC, n, member.name) for n, member in owners if member is not None), alive))
+        owners = {number: owner.name for number in self.logs if (owner := self.owner(number)) is not None}
+        kept = {number: claim for number, claim in self.claims.items() if claim[0] == owners.get(number)}
+        self.claims = {number: kept.get(number, (name, len(self.events))) for number, name in owners.items()}
+        owned = tuple((_TOPIC, number, name) for number, name in owners.items())
+        self.add(Owners(self.now, owned, alive, tuple(claim for _, claim in self.claims.values())))
 
     def die(self, member: _Member) -> None:
         """Kill a member; others get its partitions after its session, and it returns."""

@@ -3,14 +3,14 @@
 | | |
 |---|---|
 | I1 | no acknowledged record is lost |
-| I2 | no record is in two completed batches, unless its partition changed owners or was reset |
+| I2 | no record is in two completed batches, unless its partition changed owners or was reset, or a disturbance was near |
 | I3 | the value at an offset is the value that was sent |
 | I4 | a batch has its planned ranges, ascending, without unexplained gaps, and the same records when it is run again |
 | I5 | the group's offset is the end of the last completed batch: never ahead, never backward without a reset |
-| I6 | a partition has at most one owner, and exactly one at rest |
+| I6 | a partition has at most one owner, which alone plans it, and exactly one at rest |
 | I7 | a dead member's registration and claims end with its session |
 | I8 | records are read, and members stop, within a stated time without faults |
-| I9 | a failure has a cause and names it |
+| I9 | a failure has a cause and names it, unless its process was killed or paused |
 | I10 | after the last fault, the lag returns to 0 |
 """
 

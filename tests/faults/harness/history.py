@@ -146,11 +146,15 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """A sample of the owners of partitions, ``(topic, partition, member)``, and of the registered members."""
+    """A sample of the owners of partitions, ``(topic, partition, member)``, and of the registered members.
+
+    In ZooKeeper, `claims` has the transaction that created each owner's claim. A claim made again has another one.
+    """
 
     at: float
     owners: tuple[tuple[str, int, str], ...]
     members: tuple[str, ...]
+    claims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

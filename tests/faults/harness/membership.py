@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import takewhile
 
 from tests.faults.harness.delivery import name
 from tests.faults.harness.evidence import Evidence, Violation
-from tests.faults.harness.history import Fault, Life, LogEnd, Owners, Rest
+from tests.faults.harness.history import Fault, Finished, Life, LogEnd, Owners, Place, Rest
 
 __all__ = ["membership_violations"]
 
@@ -20,6 +20,7 @@ def membership_violations(evidence: Evidence) -> Iterator[Violation]:
     """Yield the violations of I6 and I7."""
     for sample in evidence.history.of(Owners):
         yield from _shared(sample)
+    yield from _planned_by_others(evidence)
     yield from _unowned(evidence)
     for life in evidence.history.of(Life):
         if life.stage in ("killed", "stopped", "failed"):
@@ -31,6 +32,34 @@ def _shared(sample: Owners) -> Iterator[Violation]:
     for place in sorted(place for place, count in counts.items() if count > 1):
         members = sorted(member for *owned, member in sample.owners if tuple(owned) == place)
         yield Violation("I6", name(place), f"has {len(members)} owners at {sample.at:.1f}: {', '.join(members)}")
+
+
+def _planned_by_others(evidence: Evidence) -> Iterator[Violation]:
+    """Yield the batches for which a member planned a partition during another member's claim, in ZooKeeper.
+
+    A partition has one claim there, so that no sample shows two owners.
+    """
+    claims, before = _claims(evidence), dict[str, float]()
+    for done in sorted(evidence.history.of(Finished), key=lambda done: (done.member, done.batch)):
+        since = before.get(done.member, 0.0)  # a batch is planned after the one before it
+        before[done.member] = max(done.at, since)
+        for place, owner, begin, end in claims if since else ():
+            if owner != done.member and begin <= since and done.at <= end and any(r[:2] == place for r in done.ranges):
+                yield Violation("I6", name(place), f"is in batch {done.batch} of {done.member}, and owned by {owner}")
+
+
+def _claims(evidence: Evidence) -> list[tuple[Place, str, float, float]]:
+    """Return the place, the owner, and the time of each claim: from when former owners must have noticed it, until when.
+
+    A sample takes time, and may show a claim that is younger than the sample's start. Only the second sample of a claim
+    proves that it existed.
+    """
+    seen: dict[tuple[Place, str, int], list[float]] = defaultdict(list)
+    for sample in evidence.history.of(Owners):
+        for (topic, partition, owner), claim in zip(sample.owners, sample.claims, strict=False):  # none in Kafka
+            seen[(topic, partition), owner, claim].append(sample.at)
+    learned_s = evidence.terms.session_s + evidence.terms.slack_s
+    return [(place, owner, at[1] + learned_s, at[-1]) for (place, owner, _), at in seen.items() if len(at) > 1]
 
 
 def _unowned(evidence: Evidence) -> Iterator[Violation]:

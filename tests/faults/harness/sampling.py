@@ -57,10 +57,10 @@ class ZooKeeperGroup:
             at, members = time.time(), self._children(client, "ids")
             owners = self._values(client, f"owners/{self._topic}")
             offsets = self._values(client, f"offsets/{self._topic}")
-        owned = tuple((self._topic, int(n), self._member(data.rpartition("-")[0])) for n, data in owners.items())
+        owned = tuple((self._topic, int(n), self._member(data.rpartition("-")[0])) for n, (data, _) in owners.items())
         after = time.time()
-        sampled = Owners(at, owned, tuple(map(self._member, members)))
-        return [sampled, *(Committed(after, self._topic, int(n), int(data)) for n, data in offsets.items() if data)]
+        sampled = Owners(at, owned, tuple(map(self._member, members)), tuple(czxid for _, czxid in owners.values()))
+        return [sampled, *(Committed(after, self._topic, int(n), int(data)) for n, (data, _) in offsets.items() if data)]
 
     def reset(self, partition: int, offset: int) -> None:
         """Set an offset directly in ZooKeeper."""
@@ -76,11 +76,13 @@ class ZooKeeperGroup:
         except NoNodeError:
             return []
 
-    def _values(self, client: KazooClient, path: str) -> dict[str, str]:
+    def _values(self, client: KazooClient, path: str) -> dict[str, tuple[str, int]]:
+        """Return the data of each child, and the transaction that created it."""
         found = {}
         for name in self._children(client, path):
             with suppress(NoNodeError):  # released meanwhile
-                found[name] = client.get(f"/consumers/{self._group}/{path}/{name}")[0].decode()
+                data, stat = client.get(f"/consumers/{self._group}/{path}/{name}")
+                found[name] = data.decode(), stat.czxid
         return found
 
 

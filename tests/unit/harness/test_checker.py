@@ -253,6 +253,23 @@ def dead_owner(random: Random, history: History) -> History | None:
     return _swap(history, sample, replace(sample, members=()))
 
 
+@plant("I6")
+def batch_during_another_claim(random: Random, history: History) -> History | None:
+    """Let a member plan a partition while the claim of another member lasts."""
+    times: dict[tuple[int, int], list[float]] = {}
+    for sample in history.of(Owners):
+        for (_, partition, _), claim in zip(sample.owners, sample.claims, strict=True):
+            times.setdefault((partition, claim), []).append(sample.at)
+    known_s = TERMS.session_s + TERMS.slack_s
+    long = {place: at for place, at in times.items() if len(at) > 1 and at[-1] > at[1] + known_s}
+    found = _one(random, [(partition, at[1] + known_s, at[-1]) for (partition, _), at in long.items()])
+    if found is None:
+        return None
+    partition, begin, end = found
+    earlier = Finished(begin, "member-9", 0, ())
+    return _with(history, earlier, Finished(end, "member-9", 1, (("orders", partition, 0, 0),)))
+
+
 @plant("I7")
 def registered_ghost(random: Random, history: History) -> History | None:
     """Leave a killed member registered after its session time-out."""
@@ -406,6 +423,25 @@ def test_handed_over_unfinished() -> None:
     stayed = [Owners(at, ((*place, "b"),), ("a", "b")) for at in (10.0, 20.0)]
     assert "I2" not in _found(History((*sent, *moved, *reads, *done)))
     assert "I2" in _found(History((*sent, *stayed, *reads, *done)))
+
+
+def test_claim_while_another_member_reads() -> None:
+    """A member may plan a partition during another claim only as long as it may not know that it has lost its own."""
+    place, learned_s = ("t", 0), TERMS.session_s + TERMS.slack_s
+    claimed = [Owners(at, ((*place, "a"),), ("a", "b"), (7,)) for at in (10.0, 11.0, 40.0)]
+    claimed_again = [claimed[0], claimed[1], replace(claimed[2], claims=(8,))]
+    unknown = [replace(sample, claims=()) for sample in claimed]  # as in Kafka
+
+    def found(samples: list[Owners], planned_after: float, member: str = "b", end: float = 30.0) -> bool:
+        done = [Finished(planned_after, member, 1, ()), Finished(end, member, 2, ((*place, 0, 5),))]
+        return "I6" in _found(History((TERMS, *samples, *done)))
+
+    assert found(claimed, 11 + learned_s)
+    assert not found(claimed, 10.9 + learned_s)
+    assert not found(claimed, 11 + learned_s, end=41.0)
+    assert not found(claimed, 11 + learned_s, member="a")
+    assert not found(claimed_again, 11 + learned_s)
+    assert not found(unknown, 11 + learned_s)
 
 
 def test_reset_before_a_repeated_batch() -> None:

@@ -3,13 +3,49 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
-from tests.faults.harness.history import Event, Rest, merged
+from tests.faults.harness.history import Committed, Event, Owners, Rest, merged
 from tests.faults.harness.journal import Journal
-from tests.faults.harness.sampling import Sampler
+from tests.faults.harness.sampling import Sampler, ZooKeeperGroup
+
+ZNODES = {
+    "/consumers/g/ids/g_a": (b"{}", 3),
+    "/consumers/g/owners/t/0": (b"g_a-0", 7),
+    "/consumers/g/owners/t/1": (b"g_b-1-0", 8),
+    "/consumers/g/offsets/t/0": (b"12", 5),
+    "/consumers/g/offsets/t/1": (b"", 6),
+}
+"""The data of znodes, and the transactions that created them."""
+
+
+class FakeClient:
+    """A client of these znodes."""
+
+    def get_children(self, path: str) -> list[str]:
+        """Return the children of a znode."""
+        found = [name.removeprefix(f"{path}/").partition("/")[0] for name in ZNODES if name.startswith(f"{path}/")]
+        if not found:
+            raise NoNodeError
+        return found
+
+    def get(self, path: str) -> tuple[bytes, SimpleNamespace]:
+        """Return the data and the state of a znode."""
+        data, czxid = ZNODES[path]
+        return data, SimpleNamespace(czxid=czxid)
+
+
+def test_owners_and_their_claims() -> None:
+    """A sample of a group in ZooKeeper has the owners, the transactions of their claims, and the offsets."""
+    cluster = SimpleNamespace(zookeeper=lambda: nullcontext(FakeClient()))
+    owners, *offsets = ZooKeeperGroup(cluster, "g", "t").sample()
+    assert owners == Owners(owners.at, (("t", 0, "a"), ("t", 1, "b-1")), ("a",), (7, 8))
+    assert [(one.partition, one.offset) for one in offsets if isinstance(one, Committed)] == [(0, 12)]
 
 
 class TestSampler:
