@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_M_ARENA_MAX = -8
-_KEPT_BYTES = 64 * 1024 * 1024
-_LARGEST_KEPT_BYTES = 32 * 1024 * 1024
-_USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
+_MALLOC = (
+    ("MALLOC_ARENA_MAX", "glibc.malloc.arena_max", -8, 1),
+    ("MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold", -3, 32 * 1024 * 1024),
+    ("MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold", -1, 64 * 1024 * 1024),
+)
+"""Settings of glibc's allocator: the environment variable and the tunable by which users set them, number, and value."""
 
 _DAEMON, _WORKER = "pyspark.daemon", "pyspark.worker"
 _TCP_OPTIONS = ("TCP_NODELAY", "TCP_QUICKACK")  # the second one exists on Linux only
@@ -105,23 +105,22 @@ def concise_errors() -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> bool:
-    """Make glibc keep up to 64 MiB of freed memory; False without glibc, or if environment variables configure it.
+    """Make glibc keep up to 64 MiB of freed memory, except for what environment variables configure; False without glibc.
 
     A task frees a batch of several MiB and needs as much for the next one. The kernel clears and maps each page of newly
     allocated memory, which took a fifth of the CPU when reading records of 1 KB. All threads allocate from one arena.
     Otherwise each of librdkafka's threads has an arena, and memory freed after reading from one broker is not reused for
-    the next.
+    the next. YARN limits the number of arenas by an environment variable, and the other settings then count alone.
     """
     import ctypes
 
-    if any(name in os.environ for name in _USERS):
-        return False
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    ours = [setting for name, tunable, *setting in _MALLOC if name not in os.environ and f"{tunable}=" not in tunables]
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    settings = ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES), (_M_TRIM_THRESHOLD, _KEPT_BYTES))
-    return all([mallopt(*setting) for setting in settings])
+    return all([mallopt(*setting) for setting in ours])
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
@@ -16,6 +17,7 @@ from contextlib import nullcontext, suppress
 from importlib.machinery import ModuleSpec
 from io import BufferedReader, BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from pyspark_zkafka.worker import (
     collector_paused,
     concise_errors,
     is_called_by,
+    keep_freed_memory,
     send_promptly,
     whole_input,
 )
@@ -104,11 +107,32 @@ def test_memory_is_kept() -> None:
     assert kept == "False" or int(faults) < 3 * 2048
 
 
-@pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES"])
-def test_the_environment_goes_before(name: str) -> None:
-    """An allocator that is configured by the environment keeps its configuration."""
-    value = "glibc.malloc.trim_threshold=1000000" if name == "GLIBC_TUNABLES" else "1000000"
-    assert run(ALLOCATE, **{name: value}).stdout.startswith("False")
+@pytest.mark.parametrize(
+    ("variable", "value", "left"),
+    [
+        ("MALLOC_ARENA_MAX", "4", {-3, -1}),  # YARN sets it for its containers
+        ("MALLOC_MMAP_THRESHOLD_", "1000000", {-8, -1}),
+        ("MALLOC_TRIM_THRESHOLD_", "1000000", {-8, -3}),
+        ("MALLOC_TOP_PAD_", "1000000", {-8, -3, -1}),
+        ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1000000:glibc.malloc.arena_max=2", {-3}),
+        ("GLIBC_TUNABLES", "glibc.malloc.check=3", {-8, -3, -1}),
+    ],
+)
+def test_the_environment_goes_before(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, left: set[int]) -> None:
+    """What the environment configures of the allocator is kept, and the rest is set."""
+    found = {}
+    library = SimpleNamespace(mallopt=lambda number, value: found.setdefault(number, value) == value)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    monkeypatch.setenv(variable, value)
+    assert keep_freed_memory.__wrapped__()
+    assert found.keys() == left
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have other allocators")
+def test_memory_is_released_if_the_environment_says_so() -> None:
+    """With a user's threshold for mapped memory, each batch maps its pages again."""
+    kept, faults = run(ALLOCATE, MALLOC_MMAP_THRESHOLD_="1000000").stdout.split()
+    assert (kept, int(faults) > 40 * 2048) == ("True", True)
 
 
 def test_imports_are_frozen_once() -> None:
