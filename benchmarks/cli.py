@@ -25,7 +25,8 @@ _PARTS = (*matrix.PARTS, *extras.NAMES)
 _OF_FEW_RECORDS = {"stream-tiny": 100, "copy": 25}
 _BOTH = ",".join(SETTINGS)
 _OTHERS = f"{extras.NAMES[0]} and the names after it have their own."
-_Scale = Annotated[float, typer.Option(help=f"How many records: 1 is 4 M small ones, 1 M of the others; {_OTHERS}")]
+_SIZES = "How many records: 1 is 4 M small records, 100 M tiny, 2,000 huge, 1 M of the others"
+_Scale = Annotated[float, typer.Option(help=f"{_SIZES}; {_OTHERS}")]
 _Settings = Annotated[str, typer.Option(help=f"Spark's settings: {', '.join(SETTINGS)}.")]
 _Figures = Annotated[list[Path], typer.Argument(help="What runs have saved.")]
 
@@ -51,7 +52,7 @@ def run(
     records: Annotated[str, typer.Option(help=f"Shapes: {', '.join(SHAPES)}.")] = "small,big",
     engines: Annotated[str, typer.Option(help=f"Engines: {', '.join(ENGINES)}.")] = ",".join(matrix.MAIN),
     rounds: Annotated[int, typer.Option(min=1, help=f"How often; {_OTHERS}")] = 5,
-    master: Annotated[str, typer.Option(help="local[n] or standalone; several with + between them.")] = "local[2]",
+    master: Annotated[str, typer.Option(help=r"local\[n] or standalone; several with + between them.")] = "local[2]",
     scale: _Scale = 1.0,
     settings: _Settings = _BOTH,
     quick: Annotated[bool, typer.Option(help="Less of what is measured as well as throughput.")] = False,
@@ -73,8 +74,10 @@ def run(
 def measure_all(
     parts: Annotated[list[str] | None, typer.Argument(help=f"Some of {', '.join(_PARTS)}.")] = None,
     quick: Annotated[bool, typer.Option(help="Three rounds; without parts, only what most users do.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help=f"5, or 3 if quick; {_OTHERS}")] = None,
-    scale: Annotated[float, typer.Option(help=f"How many records: 1 is 4 M small ones; {_OTHERS}")] = 0.5,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help=f"5, or 3 if quick; some parts take at most three, or two if quick; {_OTHERS}")
+    ] = None,
+    scale: _Scale = 0.5,
     output: Annotated[Path | None, typer.Option(help="By default build/bench.json, or build/bench-PART.json.")] = None,
 ) -> None:
     """Measure all parts, some of them, or with --quick the most important; show the figures and save them."""

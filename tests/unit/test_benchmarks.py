@@ -11,8 +11,9 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from typer.testing import CliRunner
 
-from benchmarks import markdown, matrix, session
+from benchmarks import cli, markdown, matrix, session
 from benchmarks.checks import WrongResult
 from benchmarks.cluster import Topic
 from benchmarks.engines import ENGINES
@@ -84,6 +85,15 @@ class TestSession:
         with session.opened(session.STANDALONE, Mock(), "defaults") as bench:
             assert bench.cores == 2
         assert given == [{"worker_memory": "2g", "jvm_options": ""}]
+
+
+class TestCommands:
+    """The commands' help."""
+
+    def test_help_shows_brackets(self) -> None:
+        """The form of a master is shown whole, and not taken for markup."""
+        shown = CliRunner().invoke(cli.app, ["run", "--help"], env={"COLUMNS": "200"}).output
+        assert "local[n] or standalone" in shown
 
 
 class TestWrites:
