@@ -168,7 +168,7 @@ def _micro_batches(rounds: list[Round], work: str) -> str:
 
 
 def _memory(rows: list[dict[str, Any]]) -> str:
-    """Return MiB of a task above a bare worker: a row for each engine and settings, a column for each work."""
+    """Return MiB of a worker above a bare one: a row for each engine and settings, a column for each work."""
     works = list(dict.fromkeys(row["work"] for row in rows))
     found = {(f"{row['engine']} ({row['settings']})", row["work"]): str(row["above it MiB"]) for row in rows}
     engines = dict.fromkeys(engine for engine, _ in found)

@@ -1,4 +1,4 @@
-"""Memory of one task in a new worker, compared with a worker that only passes batches on."""
+"""Memory of a new worker over its tasks, compared with a worker that only passes batches on."""
 
 from __future__ import annotations
 
