@@ -59,14 +59,18 @@ def jumping(clock: JumpingClock, every_s: float = 1.0) -> Iterator[None]:
 
 def test_clock(clock: JumpingClock) -> None:
     """The test clock shifts a process's time of day, but neither its monotonic clock nor its waits."""
-    script = "import time, threading; b = time.monotonic(); threading.Event().wait(0.2); print(time.time(), b)"
+    script = (
+        "import time, threading; b = time.monotonic(); threading.Event().wait(0.2); "
+        "print(time.time(), b, time.monotonic() - b)"
+    )
     clock.set(HOUR_S)
     before = time.monotonic()
     command = [sys.executable, "-c", script]
     shown = subprocess.run(command, env=dict(clock.environment), capture_output=True, text=True, check=True, timeout=30)
-    wall, monotonic = map(float, shown.stdout.split())
+    wall, monotonic, waited_s = map(float, shown.stdout.split())
     assert abs(wall - time.time() - HOUR_S) < 30
     assert before <= monotonic <= time.monotonic()
+    assert 0.2 <= waited_s < 20
 
 
 @pytest.mark.long

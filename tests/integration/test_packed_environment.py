@@ -35,7 +35,7 @@ def run(*command: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the package, packed as docs/deploy.md describes."""
+    """A packed environment with the package and the packages that it needs."""
     folder = tmp_path_factory.mktemp("packed")
     run(sys.executable, "-m", "venv", "--without-pip", folder / "packed")
     tree = copy_source_tree(folder / "tree")
