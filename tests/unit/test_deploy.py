@@ -34,6 +34,14 @@ def test_expressions_use_metrics_that_exist(file: Path) -> None:
     assert used <= exported()
 
 
+def test_the_end_of_an_application_is_no_missing_exporter() -> None:
+    """The alert on exporters that are not scraped concerns the job of exporters, and applications have another job."""
+    folder = ROOT / "deploy/prometheus"
+    ports = re.findall(r"job_name: ([\w-]+)(?:.*\n)+?.*targets: .*:(\d+)", (folder / "scrape.yml").read_text())
+    assert {port: job for job, port in ports} == {"9308": "zkafka", "8000": "zkafka-applications"}
+    assert 'expr: up{job="zkafka"} == 0' in (folder / "zkafka-alerts.yml").read_text()
+
+
 def test_the_page_has_all_metrics() -> None:
     """docs/metrics.md lists exactly the exported metrics."""
     documented = set(re.findall(r"`(z?kafka_[a-z_]+)`", (ROOT / "docs/metrics.md").read_text()))
