@@ -142,8 +142,8 @@ class StreamDriver:
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end of the next micro-batch, or `start` if there is nothing to read. Commits, releases and claims.
 
-        The first call waits until the member is assigned its partitions. With fixed ends, `start` is returned only at these
-        ends, and ends the query. For errors before the ends are reached, see `FixedEnds.wait`.
+        The first call waits until the member is assigned its partitions. With fixed ends, `start` ends the query. It
+        is returned when the query need not read anything more up to these ends. For errors before that, see `FixedEnds.wait`.
         """
         self._open()
         if self._session.member is not None and self._start is None:
