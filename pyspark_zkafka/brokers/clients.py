@@ -1,4 +1,4 @@
-"""librdkafka's clients: properties, logger, a pool of idle clients, and confluent-kafka's consumer without a group.
+"""librdkafka's clients: properties, logger, confluent-kafka's consumer without a group, and a pool of idle clients.
 
 A new client connects to one bootstrap server for its first request, and tries no other for half of
 ``reconnect.backoff.ms``. The first answer replaces the bootstrap servers by the cluster's brokers, not connected yet. A

@@ -1,6 +1,6 @@
 """Znodes of brokers, topics, partitions, the controller and administration: path and decode.
 
-Administration and topic configuration are also encoded, as Kafka's tools do.
+Administration and topic configuration are also encoded, as Kafka's tools do. `config_problems` checks a topic's settings.
 
 ====================================  ==============================================================================
 znode                                 versions
