@@ -143,7 +143,7 @@ class StreamDriver:
         """Return the end of the next micro-batch, or `start` if there is nothing to read. Commits, releases and claims.
 
         The first call waits until the member is assigned its partitions. With fixed ends, `start` ends the query. It
-        is returned when the query need not read anything more up to these ends. For errors before that, see `FixedEnds.wait`.
+        is returned when the query need not read more, up to these ends. For errors before that, see `FixedEnds.wait`.
         """
         self._open()
         if self._session.member is not None and self._start is None:
