@@ -174,19 +174,20 @@ def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) ->
 def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = False) -> None:
     """Delete the groups of a ledger, unless it has changed since it was read; with `force`, in any case.
 
-    Blocks for two requests for each group. If one fails, the earlier groups are deleted; read the ledger again to delete
-    the rest. Raises LedgerError (``LEDGER_IN_USE``) if the ledger has changed, and GroupError if consumers are in one of
-    its groups.
+    Blocks for a request to each broker, and two for each group. If one fails, the earlier groups are deleted; read the
+    ledger again to delete the rest. Raises LedgerError (``LEDGER_IN_USE``) if the ledger has changed, and GroupError if
+    consumers are in one of its groups.
     """
-    groups = {ledger.query: ledger.groups}
-    now = group_by_query(groups, brokers.committed_metadata(ledger.groups))[ledger.query]
+    groups = groups_of(brokers.group_names(), [ledger.query])
+    names = groups.get(ledger.query, [])
+    now = group_by_query(groups, brokers.committed_metadata(names)).get(ledger.query)
     if now != ledger and not force:
         raise LEDGER_IN_USE(
             f"The ledger of {ledger.query} was not deleted, as it has changed since it was shown: the query is running; "
             "stop it, and run this again a minute later, or use --force",
             queries=[ledger.query],
         )
-    brokers.delete_groups(ledger.groups)
+    brokers.delete_groups(names)
 
 
 @app.command("list")

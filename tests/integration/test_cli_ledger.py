@@ -195,11 +195,12 @@ def test_ledger_that_has_changed(new_kafka: Query) -> None:
     """A ledger that is written to between confirmation prompt and deletion is kept."""
     new_kafka.record(an_hour_old(0))
     with GroupAdmin(new_kafka.cluster.bootstrap_servers, {}) as brokers:
-        ledger = read_ledgers(brokers, [str(new_kafka.name)])[str(new_kafka.name)]
-        new_kafka.record(an_hour_old(0, batch=8))
-        with pytest.raises(LedgerError, match="has changed since it was shown"):
-            delete_ledger(brokers, ledger)
-    assert [row["batch"] for row in new_kafka.shown()] == [8]
+        for slot in (0, WIDTH):  # the second one in a new group
+            ledger = read_ledgers(brokers, [str(new_kafka.name)])[str(new_kafka.name)]
+            new_kafka.record(an_hour_old(slot, batch=8))
+            with pytest.raises(LedgerError, match="has changed since it was shown"):
+                delete_ledger(brokers, ledger)
+    assert [(row["slot"], row["batch"]) for row in new_kafka.shown()] == [(0, 8), (WIDTH, 8)]
 
 
 def test_consumers_in_a_group(new_kafka: Query) -> None:

@@ -245,14 +245,16 @@ def test_deletion(brokers: Brokers) -> None:
     assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]
 
 
-def test_ledger_that_has_changed(brokers: Brokers) -> None:
-    """A ledger that has changed meanwhile belongs to a running query, and is deleted only with force."""
+@pytest.mark.parametrize("slot", [2, 4], ids=["known-group", "new-group"])
+def test_ledger_that_has_changed(brokers: Brokers, slot: int) -> None:
+    """A ledger that has changed meanwhile, also in a new group, belongs to a running query; only force deletes it."""
     ledger = read_ledgers(brokers)["zkafka-q"]
-    brokers.write("q", 2, batch=8)
+    brokers.write("q", slot, batch=8)
+    groups = list(brokers.metadata)
     with pytest.raises(LedgerError, match="The ledger of zkafka-q was not deleted, as it has changed") as caught:
         delete_ledger(brokers, ledger)
     assert (caught.value.condition, caught.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
-    assert len(brokers.metadata) == 3
+    assert list(brokers.metadata) == groups
     delete_ledger(brokers, ledger, force=True)
     assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]
 
