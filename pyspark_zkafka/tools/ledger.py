@@ -93,10 +93,9 @@ class QueryLedger:
 
     @property
     def written_ms(self) -> int | None:
-        """The time of the newest entry, by its worker's clock; None if none has one, or an entry cannot be read."""
-        if self.unreadable:
-            return None
-        return max((entry.at_ms for entry in self.entries.values()), default=0) or None
+        """The time of the newest entry, by its worker's clock; None if an entry has no time or cannot be read."""
+        times = [entry.at_ms for entry in self.entries.values()]
+        return None if self.unreadable or not all(times) else max(times, default=None)
 
 
 def groups_of(names: Iterable[str], queries: Collection[str] | None = None) -> dict[str, list[str]]:
@@ -142,7 +141,7 @@ def _reason(ledger: QueryLedger, now_ms: int) -> str | None:
     if ledger.unreadable:
         return "it has unreadable entries, whose age is unknown"
     if ledger.written_ms is None:
-        return "it has no entry with a time"
+        return "the age of its last entry is unknown"
     age_ms = now_ms - ledger.written_ms
     return f"its last entry is {max(0, age_ms) // 1000} s old" if age_ms < RECENT_MS else None
 

@@ -65,7 +65,7 @@ def test_entries_with_an_impossible_time(run: Callable[..., list[Row]], show: Ca
 
 def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Callable[..., list[Row]]) -> None:
     """A ledger with impossible times is deleted only with --force, like any other of unknown age."""
-    with pytest.raises(LedgerError, match="it has no entry with a time"):
+    with pytest.raises(LedgerError, match="the age of its last entry is unknown"):
         run(ledger.delete, ["zkafka-q"])
     run(ledger.delete, ["zkafka-q"], force=True)
     assert foreign.metadata == {}
@@ -148,8 +148,8 @@ def test_ledger_without_entries() -> None:
             "its last entry is 0 s old.*; stop them, and run this again a minute later",
         ),
         (recorded(entry(0), FOREIGN), "unreadable entries, .*; stop them, and use --force"),
-        (recorded(entry(0, at_ms=0)), "no entry with a time.*; stop them, and use --force"),
-        (recorded(), "no entry with a time.*; stop them, and use --force"),
+        (recorded(entry(0, at_ms=0), entry(1)), "the age of its last entry is unknown.*; stop them, and use --force"),
+        (recorded(), "the age of its last entry is unknown.*; stop them, and use --force"),
     ],
 )
 def test_query_that_may_be_running(found: QueryLedger, reason: str) -> None:
@@ -167,8 +167,9 @@ def test_idle_query() -> None:
 def test_older_ledgers() -> None:
     """The newest entry decides a ledger's age, and ledgers of unknown age are listed separately."""
     old, young = recorded(entry(0, at_ms=10), query="old"), recorded(entry(0, at_ms=10), entry(1, at_ms=30), query="young")
-    unknown = recorded(entry(0, at_ms=10), FOREIGN, query="unknown")
-    assert written_before([old, young, unknown], 30) == ([old], [unknown])
+    unreadable = recorded(entry(0, at_ms=10), FOREIGN, query="unreadable")
+    timeless = recorded(entry(0, at_ms=10), entry(1, at_ms=0), query="timeless")
+    assert written_before([old, young, unreadable, timeless], 30) == ([old], [unreadable, timeless])
 
 
 def test_record_of_an_entry() -> None:
