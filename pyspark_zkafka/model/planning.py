@@ -208,7 +208,7 @@ class TriggerLimits:
         """Return True if the micro-batch must wait for more records, as KafkaMicroBatchStream.delayBatch of Spark 4.2.
 
         `available_records` is the whole backlog, in offsets. `since_last_ms` is the time since a micro-batch was last due.
-        It is infinite before the first micro-batch of a run, which never waits.
+        It is infinite at the first planning call of a run, which never waits.
         """
         return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
 

@@ -60,10 +60,10 @@ class TestLimits:
 
     @pytest.mark.long
     def test_minimum(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With minOffsetsPerTrigger, a first micro-batch starts at once, the next after enough records or the delay."""
+        """With minOffsetsPerTrigger, a backlog at the start is read at once, later records if enough or after the delay."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 1)
-        limits = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "4s"}
+        limits = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
         found = stream({"subscribe": topic, "startingOffsets": "earliest", **limits})
         came: list[float] = []
         found.in_batch = lambda frame, number: came.append(time.monotonic())
@@ -74,8 +74,14 @@ class TestLimits:
         fill(zkafka_cluster, topic, 2)
         query.processAllAvailable()
         assert [len(batch) for batch in found.batches] == [1, 10]
+        query.stop()
+        found.options["maxTriggerDelay"] = "8s"
+        begin = time.monotonic()
+        found.start()
         found.wait_for(13)
-        assert 3 < came[2] - came[1] < 30
+        fill(zkafka_cluster, topic, 1)
+        found.wait_for(14)
+        assert came[3] - begin > 8
 
     def test_minimum_of_more_partitions(
         self, new_driver: NewDriver, zkafka_cluster: LocalCluster, new_topic: NewTopic

@@ -49,7 +49,7 @@ def test_no_limits() -> None:
 
 
 def test_wait_for_records() -> None:
-    """Too few records make the stream wait for more or for the delay; the first micro-batch never waits."""
+    """Too few records make the stream wait for more or for the delay; the first planning call never waits."""
     clock = Time()
     found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
     assert found.apply(RANGES, may_wait=True) == RANGES
