@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import os
+import select
 import signal
 import sys
 import time
@@ -116,13 +117,15 @@ def tail(
         properties = consumer_properties(target.connection, addresses, _GROUP, environment=os.environ)
         # The end of a log may stay as it is for hours: let the brokers wait for records.
         properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
+        pipe = select.poll()  # reports that the reader of the output has ended, also while no record arrives
+        pipe.register(sys.stdout, 0)
         with MessageClient(properties) as client:
             left = count
             for messages in read_records(client, found.ranges, until_end=until_end):
                 shown = messages[:left]
                 sys.stdout.buffer.writelines(map(to_line, shown))
                 sys.stdout.buffer.flush()
-                if left is not None and (left := left - len(shown)) == 0:
+                if (left is not None and (left := left - len(shown)) == 0) or pipe.poll(0):
                     return
     except KeyboardInterrupt:
         return
@@ -144,6 +147,8 @@ def parse_start(text: str) -> NamedPosition:
 
 def read_records(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool) -> Iterator[list[Message]]:
     """Yield the records of ranges as they arrive, in the order of each partition; with `until_end`, up to their ends.
+
+    Yields an empty list when no record has arrived for 0.2 s.
 
     Raises ZKafkaError if the brokers refuse, a topic is gone, or records at the position are gone.
     """
@@ -184,8 +189,7 @@ def read_records(client: MessageClient, ranges: Sequence[OffsetRange], *, until_
                     raise OFFSET_OUT_OF_RANGE(
                         f"The records of {tp} at the position were deleted; start with a later --from"
                     )
-            if messages:
-                yield messages
+            yield messages
 
 
 def _is_missing(client: MessageClient, partition: TopicPartition) -> bool:

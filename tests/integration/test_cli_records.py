@@ -172,10 +172,13 @@ def test_interactive_input(words: Callable[..., list[str]], zkafka_cluster: Loca
             producing.kill()
 
 
-def test_broken_pipe(words: Callable[..., list[str]], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """`tail` ends without a message when its reader closes the pipe."""
+@pytest.mark.parametrize("records", [1, 2000], ids=["quiet", "busy"])
+def test_broken_pipe(
+    words: Callable[..., list[str]], zkafka_cluster: LocalCluster, new_topic: NewTopic, records: int
+) -> None:
+    """`tail` ends without a message when its reader closes the pipe, whether or not records arrive."""
     topic = new_topic()
-    fill(zkafka_cluster, topic, 2000, size_bytes=200)
+    fill(zkafka_cluster, topic, records, size_bytes=200)
     with subprocess.Popen(
         words("tail", topic, "--from", "earliest"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as following:
