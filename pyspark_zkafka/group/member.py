@@ -34,8 +34,8 @@ class GroupMember:
     """A member, from ``join`` to ``leave``, or for a ``with`` block.
 
     Watches only set a flag. The member's thread then releases revoked partitions and claims assigned ones; so does
-    `rebalance`, which a caller runs between two pieces of work. Partitions that the caller is reading (`read`) are kept
-    until it is done with them, but no longer than `hold_ms`.
+    `rebalance`, which a caller runs between two pieces of work. Partitions that the caller is reading (`set_reading`)
+    are kept until it is done with them, but no longer than `hold_ms`.
 
     Unlike a JVM consumer, a member keeps partitions that stay assigned to it, deletes only its own claims, and retries
     without limit. Thread-safe. Not pickle-safe, and not usable after a fork.
