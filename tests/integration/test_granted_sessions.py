@@ -111,7 +111,7 @@ class TestSessionTimeout:
 
     @pytest.mark.long
     def test_waits_for_its_ghost(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A member waits for its id's last session as long as sessions may last, although it requested a shorter one."""
+        """A member waits twice its granted time-out and a second for its id's last session, although it requested less."""
         chroot.topic("t", 2)
         chroot.register("g", "g_c1", JVM)
         begin = time.monotonic()
