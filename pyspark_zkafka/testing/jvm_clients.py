@@ -144,6 +144,7 @@ class OldConsumer:
         self._events = ConsumerEvents(Path(os.devnull))
         self._log = ""
         self._commands = -1
+        self._sent = 0
         self._one_at_a_time = threading.Lock()
 
     def __repr__(self) -> str:
@@ -238,9 +239,9 @@ class OldConsumer:
         Raises `NOT_COMMITTED`, after `timeout_s` or with the consumer's reason, and `CONSUMER_NOT_RUNNING`.
         """
         with self._one_at_a_time:
-            before = len(self._commits())
             self._require_running()
             os.write(self._commands, b"commit\n")
+            before, self._sent = self._sent, self._sent + 1  # earlier commands may not be answered yet
 
             def answer() -> dict[str, Any] | None:
                 return next(iter(self._commits()[before:]), None if self.running else {"message": "the process ended"})
@@ -283,7 +284,7 @@ class OldConsumer:
         self._commands = os.open(commands, os.O_RDWR)
         for file in (events, processes.log(_CONSUMER)):
             file.touch()
-        self._processes, self._events = processes, ConsumerEvents(events)
+        self._processes, self._events, self._sent = processes, ConsumerEvents(events), 0
         processes.start(_CONSUMER, [*_REDIRECTED, *command], {"CLASSPATH": classpath})
 
     def _commits(self) -> list[dict[str, Any]]:

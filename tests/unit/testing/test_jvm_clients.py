@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.jvm_clients import (
     ConsumerEvents,
+    OldConsumer,
     OldRecord,
     describe_group,
     export_offsets,
@@ -50,6 +52,27 @@ def test_missing_file(tmp_path: Path) -> None:
     assert len(events.records()) == 1
     file.unlink()
     assert len(events.records()) == 1
+
+
+LATE = """
+input(), input()
+print('{"event": "failed", "during": "commit", "message": "the first one"}\\n{"event": "committed"}', flush=True)
+input()
+"""
+
+
+def test_commit_after_a_time_out() -> None:
+    """A commit waits for the answer to its own command, not to that of an earlier commit that timed out."""
+    consumer = OldConsumer("zk1:2181", "g", topics={"t": 1})
+    try:
+        for _ in range(2):
+            consumer._launch([sys.executable, "-c", LATE], "")
+            with pytest.raises(LocalClusterError, match=r"NOT_COMMITTED.*no answer within 0\.1 s"):
+                consumer.commit(timeout_s=0.1)
+            consumer.commit()
+            consumer.kill()
+    finally:
+        consumer.kill()
 
 
 def shown_arguments(output: str) -> str:
