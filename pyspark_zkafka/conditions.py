@@ -280,8 +280,8 @@ ENDS_NOT_REACHED = errors.GroupContended.define("""ENDS_NOT_REACHED
     A query with `trigger(availableNow=True)` ended early because no member of its group owns some partitions. Check
     that all members subscribe to the same topics with one strategy, and start the query again.""")
 COMMIT_CONTENDED = errors.GroupContended.define("""COMMIT_CONTENDED
-    Other clients kept changing the group's offsets during a commit. Try again, and find the other client that commits
-    if the error recurs; a stream retries automatically.""")
+    Other clients kept changing the group's offsets or owners during a commit. Try again, and find the other client if
+    the error recurs; a stream retries automatically.""")
 OFFSETS_CHANGED = errors.GroupContended.define("""OFFSETS_CHANGED
     Other clients changed the group's offsets between a command's read and its write. Find the client that commits for
     the group, and run the command again.""")

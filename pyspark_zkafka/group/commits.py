@@ -267,7 +267,7 @@ def commit_offsets(
     GroupError
         The proof is `Unchanged`, and the group has members, or partitions with owners.
     GroupContended
-        Others kept changing the offsets (retriable). With `Unchanged`: somebody has changed one since it was read.
+        Others kept changing the group's znodes (retriable). With `Unchanged`: an offset has changed since it was read.
     ZooKeeperError, ZooKeeperRefused
         No answer; an ACL denies access.
     """
@@ -340,8 +340,8 @@ class _Commit:
             raise self._changed("" if conflict is None else f" ({conflict.operation.path}: {conflict.reason.value})")
         last = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
         raise COMMIT_CONTENDED(
-            f"A commit to group {self.group} failed: others changed the offsets {_ATTEMPTS} times meanwhile{last}; "
-            f"{self._progress}; try again, and if that does not help, find the other clients that commit to this group",
+            f"A commit to group {self.group} failed in {_ATTEMPTS} attempts: others changed the group's znodes meanwhile"
+            f"{last}; {self._progress}; try again, and if that does not help, find the other clients of this group",
         )
 
     def _attempt(self, partitions: Sequence[Any]) -> Conflict | None:

@@ -117,9 +117,8 @@ def test_contention(client: EnsembleClient) -> None:
     """A commit that is always overtaken is given up, and the error names the znode."""
     client.put(PATH_0, b"0")
     client.meanwhile = lambda: client.put(PATH_0, b"1")
-    with pytest.raises(
-        GroupContended, match=r"changed the offsets 10 times meanwhile, the last time /consumers/g/offsets/t/0"
-    ):
+    expected = "failed in 10 attempts: others changed the group's znodes meanwhile, the last time /consumers/g/offsets/t/0"
+    with pytest.raises(GroupContended, match=expected):
         commit_offsets(client, "g", {T0: 5}, sleep=lambda s: None)
 
 
