@@ -34,8 +34,9 @@ class TestRestart:
     def test_every_record_once(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """A stream that is stopped and restarted reads every record once, whatever startingOffsets is then."""
         topic = new_topic(partitions=2)
-        found = stream({"subscribe": topic, "startingOffsets": "earliest"})
-        for start in ("latest", "earliest", f'{{"{topic}": {{"0": 0, "1": 0}}}}'):
+        found = stream({"subscribe": topic})
+        for start in ("earliest", "latest", f'{{"{topic}": {{"0": 0, "1": 0}}}}'):
+            found.options["startingOffsets"] = start
             fill(zkafka_cluster, topic, 5, 0)
             fill(zkafka_cluster, topic, 3, 1)
             query = found.begin()
@@ -43,7 +44,6 @@ class TestRestart:
             fill(zkafka_cluster, topic, 5, 0)
             query.processAllAvailable()
             query.stop()
-            found.options["startingOffsets"] = start
         assert (found.offsets(0), found.offsets(1)) == (list(range(30)), list(range(9)))
 
     @pytest.mark.parametrize("trigger", [{"availableNow": True}, *seldom({"processingTime": "0 seconds"})], ids=str)
