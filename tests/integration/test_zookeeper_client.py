@@ -18,7 +18,7 @@ from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster, spec
 from pyspark_zkafka.zookeeper import connection
 from pyspark_zkafka.zookeeper.connection import Results, Watch
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import DecodedZnodes, ZooKeeperClient
 from tests.support.options import ensemble_config
 from tests.support.topic_znodes import make_topic
 
@@ -81,11 +81,11 @@ def test_what_is_no_path(zookeeper_config: ZooKeeperConfig, path: str) -> None:
 
 
 class Meddled(ZooKeeperClient):
-    """A client during whose first round of requests another client deletes znodes."""
+    """A client after whose first or later round that lists children another client deletes znodes."""
 
-    def __init__(self, config: ZooKeeperConfig, chroot: Chroot, paths: Iterable[str]) -> None:
+    def __init__(self, config: ZooKeeperConfig, chroot: Chroot, paths: Iterable[str], after: int = 1) -> None:
         super().__init__(config)
-        self._chroot, self._paths = chroot, list(paths)
+        self._chroot, self._paths, self._left = chroot, list(paths), after
 
     def ask(
         self,
@@ -95,7 +95,8 @@ class Meddled(ZooKeeperClient):
         watch: Watch | None = None,
     ) -> Results:
         answers = super().ask(get, children, exists, watch)
-        if children:
+        self._left -= bool(children)
+        if self._left == 0:
             for path in self._paths:
                 self._chroot.other.delete(path, recursive=True)
             self._paths = []
@@ -108,14 +109,18 @@ def test_znodes_that_vanish_meanwhile_are_left_out(chroot: Chroot) -> None:
     make_topic(chroot, "goes", 1)
     chroot.other.create("/brokers/ids/1", b"c:kafka1:9092")
     chroot.other.create("/consumers/g/ids/c", b"x", makepath=True)
-    chroot.other.create("/consumers/g/owners/t/0", b"c-0", makepath=True)
     with Meddled(chroot.config, chroot, ["/brokers/topics/goes", "/brokers/ids/1"]) as client:
         snapshot = client.snapshot()
     assert (list(snapshot.topics), dict(snapshot.brokers)) == (["stays"], {})
     assert snapshot.without_leader([TopicPartition("stays", 0)])
-    with Meddled(chroot.config, chroot, ["/consumers/g"]) as client:
-        assert client.group_owners("g") == {}
-    assert not chroot.other.exists("/consumers/g")
+    with Meddled(chroot.config, chroot, ["/consumers/g/ids/c"]) as client:
+        assert client.group_members("g") == DecodedZnodes()
+    assert not chroot.other.exists("/consumers/g/ids/c")
+    for rounds in (1, 2):  # the first one lists the topics, the second one the claims
+        chroot.other.create("/consumers/g/owners/t/0", b"c-0", makepath=True)
+        with Meddled(chroot.config, chroot, ["/consumers/g"], rounds) as client:
+            assert client.group_owners("g") == {}
+        assert not chroot.other.exists("/consumers/g")
 
 
 @pytest.fixture
