@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +17,7 @@ from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster, spec
 from pyspark_zkafka.zookeeper import connection
-from pyspark_zkafka.zookeeper.connection import Results, Watch
+from pyspark_zkafka.zookeeper.connection import Results, Watch, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import DecodedZnodes, ZooKeeperClient
 from tests.support.options import ensemble_config
 from tests.support.topic_znodes import make_topic
@@ -130,8 +130,19 @@ def _bulk_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_bulk_reads")
-def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
-    """The states of 2,100 partitions are read in several requests in bulk, and equally one by one with watches."""
+def test_more_partitions_than_requests_in_flight(
+    chroot: Chroot, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The states of 2,100 partitions, more than are in flight, are read in bulk, and equally one by one with watches."""
+    read_in_bulk: list[int] = []
+    bulk = ZooKeeperConnection._bulk
+
+    def counted(client: ZooKeeperConnection, asked: Sequence[str]) -> dict[str, Znode] | None:
+        found = bulk(client, asked)
+        read_in_bulk.append(len(found or ()))
+        return found
+
+    monkeypatch.setattr(ZooKeeperConnection, "_bulk", counted)
     make_topic(chroot, "large", 2100)
     chroot.other.create("/brokers/ids/1", b'{"version": 1, "host": "h", "port": 1}')
     paths = [partition_state_path(TopicPartition("large", p)) for p in (*range(2100), 9999)]
@@ -143,6 +154,7 @@ def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.
         singly = client.ask(get=[*paths, *others], watch=lambda _: None).nodes
     assert snapshot.led("large") == list(range(2100))
     assert in_bulk == singly
+    assert read_in_bulk == [2100, 2102]
     assert "one by one" not in caplog.text
     assert not connection._no_bulk_before
     assert set(in_bulk) == {*paths[:-1], *others}
