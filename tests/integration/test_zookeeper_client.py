@@ -164,6 +164,7 @@ def test_one_of_many_is_forbidden(chroot: Chroot) -> None:
     """The error names a forbidden znode even if it was requested with many others."""
     make_topic(chroot, "large", 600)
     paths = [partition_state_path(TopicPartition("large", p)) for p in range(600)]
+    chroot.other.add_auth("digest", "alice:secret")  # with which the fixture can delete the znode
     chroot.other.set_acls(paths[300], [make_digest_acl("alice", "secret", all=True)])
     with ZooKeeperClient(chroot.config) as client, pytest.raises(ZooKeeperRefused, match=f"{paths[300]} was refused"):
         client.get_many(paths)
