@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
-from pyspark_zkafka.testing import run_kafka_tool
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.testing import MockCluster, run_kafka_tool
 from tests.support.fill import fill
 from tests.support.topics import KEPT, arrived
 
@@ -113,12 +115,11 @@ def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic)
 
 @pytest.mark.long
 def test_refused(run: Command, new_topic: NewTopic) -> None:
-    """Unknown topics and partitions, malformed starts, and lines without a key are errors; no topic is created."""
+    """Unknown topics and partitions, malformed starts, and lines without a key are errors."""
     topic, missing = new_topic(), f"none-{secrets.token_hex(4)}"
     for arguments, status, says in (
         (["tail", missing, "--exit"], 1, "UNKNOWN_TOPIC"),
         (["produce", missing], 1, "UNKNOWN_TOPIC"),
-        (["tail", missing, "--exit"], 1, "UNKNOWN_TOPIC"),
         (["tail", topic, "--partition", "7"], 1, "UNKNOWN_TOPIC"),
         (["tail", topic, "--from", "yesterday"], 2, "--from is 'yesterday'; expected earliest, latest, latest-10"),
         (["produce", topic, "--partition", "7"], 1, "partition 7"),
@@ -126,6 +127,18 @@ def test_refused(run: Command, new_topic: NewTopic) -> None:
     ):
         done = run(*arguments, stdin=b"a:b\nc\n")
         assert (done.returncode, says in done.stderr.decode()) == (status, True), (arguments, done.stderr)
+
+
+def test_no_topic_is_created(zkafka_mock_cluster: MockCluster) -> None:
+    """Neither command creates a missing topic, on brokers that create topics on request."""
+    servers = zkafka_mock_cluster.bootstrap_servers
+    Producer({"bootstrap.servers": servers}).list_topics("created", 30)
+    for arguments in (["tail", "missing", "--exit"], ["produce", "missing"]):
+        command = [sys.executable, "-m", "pyspark_zkafka.tools", "topics", *arguments, "--bootstrap-server", servers]
+        done = subprocess.run(command, input=b"a\n", capture_output=True, timeout=120, check=False)
+        assert (done.returncode, b"UNKNOWN_TOPIC" in done.stderr) == (1, True), done.stderr
+    with KafkaAdmin(servers, {}) as admin:
+        assert admin.topic_names() == ["created"]
 
 
 def test_following(
