@@ -90,6 +90,7 @@ def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic)
     zkafka_cluster.produce(topic, [*aged, {"value": b"\xff\x00", "key": b"k", "partition": 1}])
     zkafka_cluster.delete_records(topic, {0: 3})
     everything = [f"v{n}" for n in range(3, 20)]
+    iso_time = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms // 1000 - 9000))
     for arguments, expected in (
         (["--from", "earliest"], everything),
         ([], everything[-10:]),
@@ -100,6 +101,7 @@ def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic)
         (["--from", "earliest+15"], everything[-2:]),
         (["--from", "5 hours ago"], everything[-4:]),
         (["--from", "2 hours ago", "--count", "1"], everything[-1:]),
+        (["--from", iso_time], everything[-2:]),
         (["--from", "earliest", "--count", "2"], everything[:2]),
     ):
         done = run("tail", topic, "--partition", "0", "--exit", *arguments)
