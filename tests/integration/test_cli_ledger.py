@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import pytest
@@ -27,7 +27,6 @@ WIDTH = 2
 DIGEST = "0123456789abcdef0123456789abcdef"
 LATER = '{"v":2,"slot":1}'
 HOUR_MS = 3_600_000
-_numbers = count()
 
 
 def now_ms() -> int:
@@ -111,7 +110,7 @@ def new_kafka(zkafka_cluster: LocalCluster) -> Query:
 
 
 def new_query(cluster: LocalCluster) -> Query:
-    number = next(_numbers)
+    number = secrets.token_hex(4)
     cluster.create_topic(f"ledger-{number}", partitions=2)
     return Query(cluster, QueryName("zkafka", f"q{number}"), f"ledger-{number}")
 
@@ -217,10 +216,11 @@ def test_consumers_in_a_group(new_kafka: Query) -> None:
 def test_delete_old_ledgers(new_kafka: Query) -> None:
     """Ledgers are deleted by the age of their newest entry; those of unknown age are left out and named."""
     young, unknown = new_query(new_kafka.cluster), new_query(new_kafka.cluster)
-    new_kafka.record(an_hour_old(0), an_hour_old(1))
-    young.record(an_hour_old(0), Entry(1, 8, 1, DIGEST, "run-1", at_ms=now_ms() - HOUR_MS // 3))
+    of_1970 = [Entry(slot, 7, 10, DIGEST, "run-1", at_ms=1) for slot in range(2)]
+    new_kafka.record(*of_1970)
+    young.record(of_1970[0], an_hour_old(1))
     unknown.commit(0, LATER)
-    result = new_kafka.run("ledger", "delete", "--older-than", "30m", "--yes")
+    result = new_kafka.run("ledger", "delete", "--older-than", "10000d", "--yes")  # older than ledgers of others
     assert "Left out, because the age of some entries is unknown:" in result.stderr
     assert (new_kafka.listed(), len(young.listed()), len(unknown.listed())) == ([], 1, 1)
     unknown.run("ledger", "delete", str(unknown.name), "--yes", "--force")
