@@ -8,6 +8,7 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -96,13 +97,18 @@ def test_changes_in_kraft_mode(kafka4: LocalCluster) -> None:
     check_changes(runner("--bootstrap-server", kafka4.bootstrap_servers), f"cli-{secrets.token_hex(4)}", 1)
 
 
-def test_brokers(run: Run, new_topic: Callable[..., str], zkafka_cluster: LocalCluster) -> None:
-    """Each partition has a leader among the brokers, and the controller is the one in ZooKeeper."""
-    new_topic(partitions=4)
+def test_brokers(
+    run: Run, request: pytest.FixtureRequest, new_topic: Callable[..., str], zkafka_cluster: LocalCluster
+) -> None:
+    """Each partition counts for its leader; only ZooKeeper has the controller, and when the brokers registered."""
+    topic = new_topic(partitions=4)
     found = rows(run("brokers", "--json"))
-    assert sum(row["leaders"] for row in found) >= 4
+    leaders = [row["leader"] for row in rows(run("topics", "describe", topic, "--json"))]
+    assert len(leaders) == 4
+    assert Counter(leaders) <= Counter({row["id"]: row["leaders"] for row in found})
     controllers = [row["id"] for row in found if row["controller"]]
-    if found[0]["timestamp"] is None:
+    assert {row["timestamp"] is None for row in found} == {request.node.callspec.params["run"] == "brokers"}
+    if request.node.callspec.params["run"] == "brokers":
         assert controllers == []
     else:
         (named,) = rows(runner("--zookeeper", zkafka_cluster.zookeeper_connect)("controller", "--json"))
