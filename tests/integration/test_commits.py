@@ -252,7 +252,7 @@ def test_who_may_only_read_is_told_which_znode_it_is(chroot: Chroot) -> None:
         chroot.other.set_acls("/consumers/g", OPEN_ACL_UNSAFE)
 
 
-def test_who_watches_the_owners_of_the_group_sees_only_their_children_flicker(chroot: Chroot) -> None:
+def test_who_watches_the_ids_of_the_group_sees_nothing(chroot: Chroot) -> None:
     """A commit does not trigger a watch on the group's ids, which old consumers set."""
     fired: list[object] = []
     chroot.other.ensure_path("/consumers/g/ids")
