@@ -97,10 +97,13 @@ def _tree(chroot: Chroot, path: str) -> Iterator[str]:
 def test_documented_rights(chroot: Chroot, restrict: Callable[..., None], group: str) -> None:
     """Members join, claim, commit and leave with rights below their group; a new group needs the right to create it."""
     restrict("write", "create", "delete")
+    alice = replace(chroot.config, auth=ALICE)
     if group == "new":
+        with pytest.raises(ZooKeeperRefused, match=r"Create .*/consumers/new\b.* was refused"):
+            GroupMember(alice, group_options(group), Subscribe(("t",))).join()
         creator = make_digest_acl("alice", SECRET, read=True, create=True)
         chroot.other.set_acls("/consumers", [creator, OF_OPERATOR])
-    with GroupMember(replace(chroot.config, auth=ALICE), group_options(group), Subscribe(("t",))) as member:
+    with GroupMember(alice, group_options(group), Subscribe(("t",))) as member:
         assert member.wait_settled(20)
         written = dict.fromkeys(member.owned(), 5)
         assert written.keys() == {TopicPartition("t", 0), TopicPartition("t", 1)}
