@@ -84,7 +84,7 @@ def test_exactly_once_in_foreach_batch(
 ) -> None:
     """An exactly-once write in foreachBatch needs a name and the micro-batch's number, which identify its repetition."""
     answer = run(new_topic(partitions=3), new_topic(partitions=2), str(tmp_path))
-    assert "[UNNAMED_WRITE]" in answer["unnamed"]
+    assert ["[UNNAMED_WRITE]" in error for error in answer["unnamed"]] == [True, True]
     assert "injected" in answer["copies"][0]
     assert answer["copies"][1] == ""
     assert answer["copied"] == 100

@@ -47,18 +47,20 @@ def _copies(spark: SparkSession, options: Mapping[str, str], topic: str, sink: s
     named = {**once, "writerName": sink}
     committed = spark.read.format("zkafka").options(**options, subscribe=sink)
     return {
-        "unnamed": _copy(stream, once, f"{folder}/unnamed"),
-        "copies": [_copy(stream, named, f"{folder}/named", fails=fails) for fails in (True, False)],
+        "unnamed": [_copy(stream, once, f"{folder}/nothing"), _copy(stream, named, f"{folder}/name")],
+        "copies": [_copy(stream, named, f"{folder}/named", numbered=True, fails=fails) for fails in (True, False)],
         "copied": committed.option("kafka.isolation.level", "read_committed").load().count(),
     }
 
 
-def _copy(stream: DataFrame, options: Mapping[str, str], checkpoint: str, *, fails: bool = False) -> str:
-    """Return the error of a foreachBatch query. With a writer name it also passes the number of the micro-batch."""
+def _copy(
+    stream: DataFrame, options: Mapping[str, str], checkpoint: str, *, numbered: bool = False, fails: bool = False
+) -> str:
+    """Return the error of a foreachBatch query, which passes the number of the micro-batch if it is `numbered`."""
 
     def write(batch: DataFrame, number: int) -> None:
-        numbered = {"batchId": number} if "writerName" in options else {}
-        batch.select("key", "value").write.format("zkafka").options(**options, **numbered).mode("append").save()
+        batch_id = {"batchId": number} if numbered else {}
+        batch.select("key", "value").write.format("zkafka").options(**options, **batch_id).mode("append").save()
         if fails:
             raise RuntimeError("injected")
 
