@@ -54,6 +54,7 @@ def test_batch(read: Read, hours: tuple[str, int]) -> None:
         ({"startingTimestamp": "4 hours ago", "endingTimestamp": "7200 seconds ago"}, {0: [6, 7]}),
         ({"startingTimestamp": iso(now_ms - 3 * HOUR_MS, timezone.utc)}, {0: [7, 8, 9], 1: [0, 1, 2]}),
         ({"startingTimestamp": iso(now_ms - 2 * HOUR_MS, timezone(timedelta(hours=5.5)))}, {0: [8, 9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": str(now_ms - HOUR_MS)}, {0: [9], 1: [0, 1, 2]}),
         ({"startingTimestamp": "2020-01-31", "endingTimestamp": "9 hours ago"}, {}),
         ({"startingTimestamp": iso(now_ms + 2 * HOUR_MS, timezone.utc), **latest}, {}),
     ]
