@@ -155,6 +155,10 @@ def test_two_versions_share(group: Group) -> None:
         eventually(is_found_unowned)
         first.stop()
         eventually(lambda: group.owners() == {p: f"{b}-{p // 3}" for p in range(5)})
+        first.start()
+        eventually(lambda: group.owners() == shared)
+        second.stop()
+        eventually(lambda: group.owners() == dict.fromkeys(range(5), f"{a}-0"))
 
 
 @pytest.mark.long
