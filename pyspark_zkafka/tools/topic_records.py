@@ -125,7 +125,8 @@ def tail(
                 shown = messages[:left]
                 sys.stdout.buffer.writelines(map(to_line, shown))
                 sys.stdout.buffer.flush()
-                if (left is not None and (left := left - len(shown)) == 0) or pipe.poll(0):
+                has_ended = any(event & (select.POLLERR | select.POLLHUP) for _, event in pipe.poll(0))
+                if (left is not None and (left := left - len(shown)) == 0) or has_ended:
                     return
     except KeyboardInterrupt:
         return
