@@ -121,7 +121,7 @@ class _Group:
 
     def die(self, member: _Member) -> None:
         """Kill a member; others get its partitions after its session, and it returns."""
-        self.add(Fault(self.now, self.now, "kill", member.name))
+        self.add(Fault(self.now, self.now, "driver killed", member.name))
         self.add(Life(self.now, member.name, member.run, "killed"))
         self._leave(member)
         self.now += TERMS.session_s
@@ -151,7 +151,7 @@ class _Group:
 
     def fail(self, member: _Member) -> None:
         """Stop the brokers for a while, which fails a query."""
-        self.add(Fault(self.now, self.now + 3, "stop", "broker 1"))
+        self.add(Fault(self.now, self.now + 3, "broker stopped", "broker 1"))
         self.wait()
         text = "[STREAM_FAILED] ... [BROKERS_UNAVAILABLE] No broker answers"
         self.add(Life(self.now, member.name, member.run, "failed", text))

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from pyspark_zkafka import conditions
-from pyspark_zkafka.errors import Condition
+from pyspark_zkafka.errors import (
+    CheckpointError,
+    CodecError,
+    Condition,
+    DataLoss,
+    InvalidRow,
+    LedgerError,
+    OptionError,
+    UnreadableRecord,
+)
 from pyspark_zkafka.testing import conditions as local
 from tests.faults.harness.delivery import name
 from tests.faults.harness.evidence import Evidence, Violation
@@ -19,6 +28,16 @@ __all__ = ["progress_violations", "recovery_s"]
 _CONDITIONS = {
     found.name for module in (conditions, local) for found in vars(module).values() if isinstance(found, Condition)
 }
+_FOREIGN_CAUSES = (CheckpointError, CodecError, DataLoss, InvalidRow, LedgerError, OptionError, UnreadableRecord)
+_LIMITS = {"LAYOUT_CHANGED", "LEDGER_FORGOTTEN"}
+"""What an exactly-once query may report after a death: its slots start in another order, or a late request erased one."""
+_FALSE_ALARMS = {
+    found.name
+    for found in vars(conditions).values()
+    if isinstance(found, Condition) and issubclass(found.kind, _FOREIGN_CAUSES) and found.name not in _LIMITS
+}
+"""Conditions that no fault of the harness causes: it deletes no records or topics, and changes no options or plans."""
+_PROCESS_KILLS = ("driver killed", "planner killed", "worker killed")
 
 
 def progress_violations(evidence: Evidence) -> Iterator[Violation]:
@@ -129,13 +148,16 @@ def _unstopped(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
-    """Yield a failure without any fault, or without a condition of this package unless its process was killed."""
+    """Yield a failure without any fault, a false alarm, or a failure without a condition unless its process was killed."""
     since = life.at - evidence.terms.settle_s
     faults = [f for f in evidence.history.of(Fault) if f.at <= life.at + evidence.terms.slack_s and f.end >= since]
     if not faults:
         yield Violation("I9", life.member, f"run {life.run} failed without a fault: {life.text[:300]}")
-    killed = any(fault.target == life.member for fault in faults) or _has_dead_planner(evidence, life)
-    if not killed and not _CONDITIONS.intersection(re.findall(r"\[([A-Z][A-Z0-9_]+)\]", life.text)):
+    named = _CONDITIONS.intersection(re.findall(r"\[([A-Z][A-Z0-9_]+)\]", life.text))
+    if wrong := ", ".join(sorted(named & _FALSE_ALARMS)):
+        yield Violation("I9", life.member, f"run {life.run} reports {wrong}, which no fault causes: {life.text[:300]}")
+    killed = any(fault.target == life.member and fault.kind in _PROCESS_KILLS for fault in faults)
+    if not named and not killed and not _has_dead_planner(evidence, life):
         yield Violation("I9", life.member, f"run {life.run} failed without naming the cause: {life.text[:300]}")
 
 

@@ -28,6 +28,7 @@ from tests.faults.harness.history import (
     Sent,
     Stored,
 )
+from tests.support.cases import each
 from tests.support.right_histories import TERMS, right_history, right_sink
 
 Plant = Callable[[Random, History], "History | None"]
@@ -314,16 +315,33 @@ def failure_without_a_cause(random: Random, history: History) -> History | None:
     """Let a query fail during a fault with an error that does not give the reason."""
     at = random.choice(history.events[1:]).at
     failed = Life(at, "member-7", 0, "failed", "[STREAM_FAILED] KeyError: 'leader'")
-    return _with(history, Fault(at - 1, at + 1, "stop", "broker 2"), failed)
+    return _with(history, Fault(at - 1, at + 1, "broker stopped", "broker 2"), failed)
 
 
 @plant("I9")
 def failure_long_after_a_death(random: Random, history: History) -> History | None:
     """Let a query fail without a cause two batches after the death of its planner."""
     at = history.events[-1].at
-    killed, broken = Fault(at, at, "planner killed", "member-7"), Fault(at + 99, at + 100, "stop", "broker 2")
+    killed, broken = Fault(at, at, "planner killed", "member-7"), Fault(at + 99, at + 100, "broker stopped", "broker 2")
     done = [Finished(at + 40, "member-7", 1, ()), Finished(at + 80, "member-7", 2, ())]
     return _with(history, killed, *done, broken, Life(at + 100, "member-7", 0, "failed", "Broken pipe"))
+
+
+@plant("I9")
+def failure_without_a_cause_after_a_pause(random: Random, history: History) -> History | None:
+    """Let a query whose planner was paused fail with an error that does not give the reason."""
+    at = random.choice(history.events[1:]).at
+    paused = Fault(at - 1, at, "planner paused beyond its session", "member-7")
+    return _with(history, paused, Life(at, "member-7", 0, "failed", "[STREAM_FAILED] KeyError: 'leader'"))
+
+
+@plant("I9")
+def false_alarm(random: Random, history: History) -> History | None:
+    """Let a query report during a fault that a topic was replaced, or that rows differ, although neither can happen."""
+    at = random.choice(history.events[1:]).at
+    name = random.choice(("TOPIC_REPLACED", "OFFSET_WENT_BACK", "ROWS_DIFFER", "INVALID_OPTIONS", "MALFORMED_ZNODE"))
+    failed = Life(at, "member-7", 0, "failed", f"[STREAM_FAILED] ... [NO_LEADER] ... [{name}]")
+    return _with(history, Fault(at - 1, at + 1, "broker killed", "broker 2"), failed)
 
 
 @plant("I10")
@@ -403,6 +421,13 @@ def test_explained_gaps() -> None:
     less = replace(read, offsets=(read.offsets[0], *read.offsets[2:]), digests=(read.digests[0], *read.digests[2:]))
     gap = Gap(read.at, read.topic, read.partition, read.offsets[1], read.offsets[1] + 1, "compacted")
     assert check(_with(_swap(history, read, less), gap)) == []
+
+
+@each("condition", ["LAYOUT_CHANGED", "LEDGER_FORGOTTEN"])
+def test_limits_of_exactly_once(condition: str) -> None:
+    """An exactly-once query may stop with the conditions in which an unlucky fault leaves the ledger."""
+    killed, failed = Fault(10, 10, "driver killed", "m"), Life(20, "m", 1, "failed", f"[STREAM_FAILED] [{condition}]")
+    assert "I9" not in _found(History((killed, Life(11, "m", 1, "started"), failed)))
 
 
 def test_death_in_a_long_batch() -> None:
