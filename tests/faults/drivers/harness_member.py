@@ -121,6 +121,8 @@ def outcome(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         Member(spark, request).run()
     except (PySparkException, ZKafkaError) as error:
         return {"error": str(error), "batches": []}
+    except Exception as error:  # noqa: BLE001 - otherwise the driver would end, as if killed
+        return {"error": f"{type(error).__name__}: {error}", "batches": []}
     finally:
         for query in spark.streams.active:
             query.stop()

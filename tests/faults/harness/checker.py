@@ -10,7 +10,7 @@
 | I6 | a partition has at most one owner, which alone plans it, and exactly one at rest |
 | I7 | a dead member's registration and claims end with its session |
 | I8 | records are read, and members stop, within a stated time without faults |
-| I9 | a failure has a cause and names it, unless its process was killed or paused |
+| I9 | a failure has a cause and names it, unless its process was killed, and no process ends by itself |
 | I10 | after the last fault, the lag returns to 0 |
 """
 

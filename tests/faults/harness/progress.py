@@ -1,4 +1,4 @@
-"""Checks of offsets and of time: commits (I5), progress (I8), causes of failures (I9), and the end of the lag (I10)."""
+"""Checks of offsets and of time: commits (I5), progress (I8), failures and deaths (I9), and the end of the lag (I10)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _FALSE_ALARMS = {
     if isinstance(found, Condition) and issubclass(found.kind, _FOREIGN_CAUSES) and found.name not in _LIMITS
 }
 """Conditions that no fault of the harness causes: it deletes no records or topics, and changes no options or plans."""
-_PROCESS_KILLS = ("driver killed", "planner killed", "worker killed")
+_APPLICATION_KILLS = ("driver killed", "planner killed")
+_PROCESS_KILLS = (*_APPLICATION_KILLS, "worker killed")
 
 
 def progress_violations(evidence: Evidence) -> Iterator[Violation]:
@@ -54,6 +55,8 @@ def progress_violations(evidence: Evidence) -> Iterator[Violation]:
     for life in evidence.history.of(Life):
         if life.stage == "failed":
             yield from _unclear(evidence, life)
+        elif life.stage == "killed":
+            yield from _unkilled(evidence, life)
     yield from _unfinished(evidence, commits)
 
 
@@ -159,6 +162,17 @@ def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
     killed = any(fault.target == life.member and fault.kind in _PROCESS_KILLS for fault in faults)
     if not named and not killed and not _has_dead_planner(evidence, life):
         yield Violation("I9", life.member, f"run {life.run} failed without naming the cause: {life.text[:300]}")
+
+
+def _unkilled(evidence: Evidence, life: Life) -> Iterator[Violation]:
+    """Yield the end of a process that reported none and was not killed. A batch job's planner is its driver.
+
+    After the death of a driver, its JVM ends some seconds later.
+    """
+    begin, end = life.at - evidence.terms.settle_s, life.at + evidence.terms.slack_s
+    kills = (f for f in evidence.history.of(Fault) if f.kind in _APPLICATION_KILLS and f.target == life.member)
+    if not any(fault.at <= end and fault.end >= begin for fault in kills):
+        yield Violation("I9", life.member, f"the process of run {life.run} ended by itself")
 
 
 def _has_dead_planner(evidence: Evidence, life: Life) -> bool:

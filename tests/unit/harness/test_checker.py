@@ -336,6 +336,14 @@ def failure_without_a_cause_after_a_pause(random: Random, history: History) -> H
 
 
 @plant("I9")
+def process_that_ends_by_itself(random: Random, history: History) -> History | None:
+    """Let a process end during a fault, long after it was killed once, without a report."""
+    at = random.choice(history.events[1:]).at
+    faults = Fault(at - 1, at + 1, "broker killed", "broker 2"), Fault(at - 200, at - 200, "driver killed", "member-7")
+    return _with(history, *faults, Life(at, "member-7", 0, "killed"))
+
+
+@plant("I9")
 def false_alarm(random: Random, history: History) -> History | None:
     """Let a query report during a fault that a topic was replaced, or that rows differ, although neither can happen."""
     at = random.choice(history.events[1:]).at

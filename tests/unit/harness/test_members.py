@@ -1,9 +1,16 @@
-"""Completed micro-batches, and workloads as values."""
+"""Ends of queries, and workloads as values."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.conditions import NO_LEADER
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.stream import parse_stream
+from tests.faults.drivers.harness_member import Member, outcome
 from tests.faults.harness.members import shortened
 from tests.faults.harness.values import digest, value
 from tests.faults.harness.workloads import KINDS, TRANSPORTS, workload
@@ -26,6 +33,22 @@ def test_short_errors() -> None:
     """A short error stays as it is, and a long error is shortened but names all of its conditions."""
     assert shortened("[NO_LEADER] text") == "[NO_LEADER] text"
     assert shortened(f"[STREAM_FAILED] {'x' * 5000} [NO_LEADER] y").endswith("... [STREAM_FAILED] [NO_LEADER]")
+
+
+@each(
+    ("error", "shown"),
+    [(NO_LEADER("orders-0"), "[NO_LEADER] orders-0"), (KeyError("leader"), "KeyError: 'leader'")],
+)
+def test_error_of_a_query(error: Exception, shown: str) -> None:
+    """A driver reports any error of its query, instead of ending as if it was killed."""
+    spark: Any = SimpleNamespace(streams=SimpleNamespace(active=[]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Member, "run", lambda self: _raise(error))
+        assert outcome(spark, {"name": "member-0", "run": 0})["error"] == shown
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def test_values() -> None:
