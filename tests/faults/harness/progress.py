@@ -67,11 +67,16 @@ def _backward(evidence: Evidence, place: Place, commits: list[Committed]) -> Ite
 
 
 def _ahead(evidence: Evidence, place: Place, commits: list[Committed]) -> Iterator[Violation]:
-    """Yield a commit beyond everything finished by then, set by an operator, or at the group's start."""
+    """Yield a commit beyond everything finished by then, set by an operator, or at the group's start.
+
+    Members journal a batch before they commit it. The records of a Java consumer are journaled some time after.
+    """
     ends = _ends(evidence, place)
+    is_shared = any(read.batch < 0 and (read.topic, read.partition) == place for read in evidence.reads)
+    delay_s = evidence.terms.slack_s if is_shared else 0.0
     number, reached = 0, min((start for _, start, _ in ends), default=0)
     for commit in commits:
-        while number < len(ends) and ends[number][0] <= commit.at + evidence.terms.slack_s:
+        while number < len(ends) and ends[number][0] <= commit.at + delay_s:
             reached, number = max(reached, ends[number][2]), number + 1
         if commit.offset > reached:
             text = f"offset {commit.offset} is committed while only what is before {reached} is finished"

@@ -446,6 +446,15 @@ def test_death_in_a_long_batch() -> None:
     assert "I9" in _found(History((killed, Life(11, "m", 1, "started"), broken, done, failed)))
 
 
+def test_commit_before_the_end_of_its_batch() -> None:
+    """A member commits what it has finished; only a Java consumer may journal its records after their commit."""
+    place, commit = ("t", 0), Committed(9.5, "t", 0, 4)
+    ours = Read(9.0, "a", 0, 0, *place, (0, 1, 2, 3), ("d0", "d1", "d2", "d3"))
+    done = Finished(10.0, "a", 0, ((*place, 0, 4),))
+    assert "I5 t-0: offset 4 is committed while only what is before 0 is finished" in _texts(History((ours, commit, done)))
+    assert "I5" not in _found(History((replace(ours, at=10.0, member="java-0", batch=-1), commit)))
+
+
 def test_handed_over_unfinished() -> None:
     """A partition that moves while a batch reads it may be read twice, if the owners show the move."""
     place, records = ("t", 0), ((0, 1), ("d0", "d1"))
@@ -497,6 +506,10 @@ def test_duplicates_after_a_death() -> None:
     found = [figures(right_history(seed)) for seed in range(40)]
     assert sum(figure.duplicated for figure in found) > 0
     assert sum(figure.lost for figure in found) == 0
+
+
+def _texts(history: History) -> list[str]:
+    return list(map(str, check(history)))
 
 
 def _found(history: History) -> set[str]:
