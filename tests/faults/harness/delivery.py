@@ -65,7 +65,8 @@ def _is_explained(evidence: Evidence, place: Place, first: Delivery, second: Del
     if evidence.is_reset(place, evidence.planned_after(first), second.at):
         return True
     if -1 in (first.batch, second.batch):  # a JVM consumer fetches the offset before it claims the partition
-        return first.member != second.member or evidence.is_disturbed(first.at, second.at)
+        is_handed_over = first.member != second.member and evidence.was_handed_over(place, first, second)
+        return is_handed_over or evidence.is_disturbed(first.at, second.at)
     if first.member == second.member and evidence.terms.checkpoint:
         return evidence.passed_through(place, first.member, first.at, second.at)
     if first.member != second.member and evidence.was_handed_over(place, first, second):

@@ -446,6 +446,18 @@ def test_death_in_a_long_batch() -> None:
     assert "I9" in _found(History((killed, Life(11, "m", 1, "started"), broken, done, failed)))
 
 
+def test_java_consumer_without_a_rebalance() -> None:
+    """A Java consumer may read a member's records again only if the partition passed to it, or something was disturbed."""
+    place = ("t", 0)
+    ours = Read(100.0, "a", 0, 0, *place, (0, 1), ("d0", "d1"))
+    theirs, done = replace(ours, at=110.0, member="java-0", batch=-1), Finished(101.0, "a", 0, ((*place, 0, 2),))
+    history = History((ours, done, theirs))
+    assert "I2" in _found(history)
+    owned = [Owners(at, ((*place, member),), (member,)) for at, member in ((99.0, "a"), (109.0, "java-0"))]
+    assert "I2" not in _found(_with(history, *owned))
+    assert "I2" not in _found(_with(history, Life(108.0, "java-0", 0, "started")))
+
+
 def test_commit_before_the_end_of_its_batch() -> None:
     """A member commits what it has finished; only a Java consumer may journal its records after their commit."""
     place, commit = ("t", 0), Committed(9.5, "t", 0, 4)
