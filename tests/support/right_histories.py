@@ -204,6 +204,18 @@ class _Group:
         self.sample()
         for number, log in self.logs.items():
             self.add(LogEnd(self.now, _TOPIC, number, 0, len(log)))
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop all members, and sample the group after their sessions."""
+        for member in self.members:
+            self.wait()
+            self.add(Life(self.now, member.name, member.run, "stopping"))
+            self.wait()
+            self.add(Life(self.now, member.name, member.run, "stopped"))
+            member.alive = False
+        self.now += TERMS.session_s + TERMS.slack_s + 0.1
+        self.sample()
 
 
 def right_history(seed: int, steps: int = 25) -> History:

@@ -63,10 +63,12 @@ def _claims(evidence: Evidence) -> list[tuple[Place, str, float, float]]:
 
 
 def _unowned(evidence: Evidence) -> Iterator[Violation]:
-    """Yield the partitions without a live owner at rest."""
-    samples = evidence.history.of(Owners)
+    """Yield the partitions without a live owner at rest, before the members are told to stop."""
+    stops = [life.at for life in evidence.history.of(Life) if life.stage == "stopping"]
     for rest in evidence.history.of(Rest)[-1:]:
-        if not samples or samples[-1].at < rest.at:
+        end = min((at for at in stops if at >= rest.at), default=float("inf"))
+        samples = [sample for sample in evidence.history.of(Owners) if rest.at <= sample.at <= end]
+        if not samples:
             continue
         owners = {(topic, partition): member for topic, partition, member in samples[-1].owners}
         for end in evidence.history.of(LogEnd):

@@ -83,6 +83,7 @@ class Running:
         self.journal.add(*self._log_ends())
         for member in self.members:
             member.end()
+        self._sample_left()
         if self.workload.is_sink:
             self.journal.add(self._stored())
         if self.workload.kind != "batch":
@@ -140,12 +141,22 @@ class Running:
 
     def _sample_settled(self) -> None:
         """Sample the group once more, giving a rebalance that began at rest the usual time to end."""
+        self._sample_until(self._is_owned)
+
+    def _sample_left(self) -> None:
+        """Sample the group once the sessions of all members have ended, since their processes have."""
+        terms = self.workload.terms()
+        time.sleep(terms.session_s + terms.slack_s)
+        self._sample_until(lambda sampled: True)
+
+    def _sample_until(self, condition: Callable[[list[Event]], bool]) -> None:
+        """Journal the first sample that meets a condition; after some time, the last one taken."""
         deadline = time.monotonic() + self.workload.terms().settle_s
         sampled: list[Event] = []
         while time.monotonic() < deadline:
             with suppress(*UNREACHABLE):
                 sampled = [*self.group.sample()]
-                if self._is_owned(sampled):
+                if condition(sampled):
                     break
             time.sleep(_POLL_S)
         self.journal.add(*sampled)

@@ -72,8 +72,9 @@ def _one(random: Random, found: list[Event] | tuple[Event, ...]) -> Event | None
     return random.choice(found) if found else None
 
 
-def _last(history: History, kind: type[Event]) -> Event:
-    return history.of(kind)[-1]
+def _at_rest(history: History) -> Owners:
+    """Return the last sample before the members stop."""
+    return [sample for sample in history.of(Owners) if sample.owners][-1]
 
 
 @plant("I1")
@@ -243,14 +244,14 @@ def two_owners(random: Random, history: History) -> History | None:
 @plant("I6")
 def no_owner(random: Random, history: History) -> History | None:
     """Leave a partition without an owner at rest."""
-    sample = _last(history, Owners)
+    sample = _at_rest(history)
     return _swap(history, sample, replace(sample, owners=sample.owners[1:]))
 
 
 @plant("I6")
 def dead_owner(random: Random, history: History) -> History | None:
     """Let a member that is not registered own partitions at rest."""
-    sample = _last(history, Owners)
+    sample = _at_rest(history)
     return _swap(history, sample, replace(sample, members=()))
 
 
@@ -286,6 +287,13 @@ def owning_ghost(random: Random, history: History) -> History | None:
     late = at + 2 * TERMS.session_s + 60
     owned = (("orders", 0, "ghost"),)
     return _with(history, Life(at, "ghost", 0, "stopped"), Owners(late, owned, ()))
+
+
+@plant("I7")
+def registered_after_the_stop(random: Random, history: History) -> History | None:
+    """Leave a member registered after all members have stopped."""
+    sample = history.of(Owners)[-1]
+    return _swap(history, sample, replace(sample, members=(_at_rest(history).members[0],)))
 
 
 @plant("I8")

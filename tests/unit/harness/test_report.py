@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from tests.faults.harness.checker import Figures, check
 from tests.faults.harness.health import Growth
-from tests.faults.harness.history import Committed, History, Sent
+from tests.faults.harness.history import Committed, History, Rest, Sent
 from tests.faults.harness.report import Row, fault_table, lag_series, page, write_report
 from tests.support.right_histories import right_history
 
@@ -24,7 +25,7 @@ def test_page(tmp_path: Path) -> None:
 
 def test_page_of_a_failure() -> None:
     """Violations and leaks are listed first."""
-    history = History(right_history(3).events[:-9])
+    history = History(tuple(takewhile(lambda event: not isinstance(event, Rest), right_history(3).events)))
     text = page(history, check(history), [Growth("planner", "rss_mb", 100, 300, False)], "t")
     assert "violations**" in text
     assert "I10 lag: there was something left to read until the end" in text
