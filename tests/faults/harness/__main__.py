@@ -72,14 +72,15 @@ def _each(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
     if unknown := set(given.fault) - set(all_kinds):
         raise SystemExit(f"no fault {', '.join(sorted(unknown))}; NAME is one of {', '.join(all_kinds)}")
     for kind in map(all_kinds.__getitem__, given.fault or all_kinds):
+        choice = [all_kinds[name] for name in (kind.after, kind.name) if name]
         yield (
-            kind.name,
+            ", ".join(one.name for one in choice),
             Scenario(
                 workloads=tuple(one for one in workloads if kind.concerns & one.traits),
                 seed=given.seed,
                 duration_s=duration_s,
                 rate=given.rate,
-                faults=schedule(given.seed, duration_s, [kind], quiet_s),
+                faults=schedule(given.seed, duration_s, choice, quiet_s),
             ),
         )
 

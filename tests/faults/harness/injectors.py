@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import signal
 import time
@@ -9,13 +10,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tests.faults.harness.foreign import join_for
 from tests.faults.harness.history import Fault, Reset
 from tests.faults.harness.members import Member, signal_process
 from tests.faults.harness.nemesis import Planned
-from tests.faults.harness.sampling import UNREACHABLE
+from tests.faults.harness.sampling import UNREACHABLE, ZooKeeperGroup
 from tests.support.eventually import eventually
 from tests.support.zookeeper_sessions import session_of
 
@@ -31,6 +32,8 @@ _DELAY_S = 0.3
 _TRIES = 20
 _FILE_BYTES = 4096
 _DISK_FULL_S = 60
+_MEMBERS = "members"
+_Chosen = TypeVar("_Chosen")
 
 
 class Injectors:
@@ -42,6 +45,7 @@ class Injectors:
     def __init__(self, cluster: LocalCluster, network: Network, running: Sequence[Running], folder: Path) -> None:
         self._cluster, self._network, self._running, self._folder = cluster, network, running, folder
         self._numbers = count()
+        self._ends: dict[Planned, float] = {}
         self._actions: dict[str, Callable[[float, float], tuple[str, Sequence[Running]] | None]] = {
             "broker stopped": lambda lasts_s, draw: self._broker_down(lasts_s, draw, cluster.stop),
             "broker killed": lambda lasts_s, draw: self._broker_down(lasts_s, draw, cluster.kill),
@@ -71,9 +75,13 @@ class Injectors:
         }
 
     def inject(self, planned: Planned) -> None:
-        """Inject a fault and end it; skip a fault without a target, such as a process that is just starting."""
+        """Inject a fault and end it; skip a fault that finds no target, such as a process that is just starting."""
         begin = time.time()
+        if planned.resource != _MEMBERS:
+            self._ends[planned] = math.inf
         done = self._actions[planned.kind](planned.lasts_s, planned.draw)
+        if planned.resource != _MEMBERS:
+            self._ends[planned] = time.time()
         if done is not None:
             target, concerned = done
             for running in concerned:
@@ -111,10 +119,11 @@ class Injectors:
         eventually(lambda: self._cluster.pid(broker) is None, _DISK_FULL_S, f"broker {broker} goes on with a full disk")
         self._cluster.kill(broker)
 
-    def _elect(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]]:
-        for running in self._running:
+    def _elect(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
+        moved = [running for running in self._running if not running.is_led_as_preferred]
+        for running in moved:
             self._cluster.elect_preferred_leaders(running.workload.name, timeout_s=120)
-        return "brokers' leaders", self._running
+        return ("brokers' leaders", moved) if moved else None
 
     def _add_partition(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
         running = self._chosen([one for one in self._running if not one.workload.is_sink], draw)
@@ -144,13 +153,19 @@ class Injectors:
         return "zookeeper connections", self._running
 
     def _expire(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
-        greetings = [greeting for greeting in self._network.zookeeper.greetings if len(greeting) >= 36]
-        if not greetings:
+        """Expire the session of a member, whose password is only in the server's greeting."""
+        passwords = dict(session_of(greeting) for greeting in self._network.zookeeper.greetings if len(greeting) >= 36)
+        groups = [(running, running.group) for running in self._running if isinstance(running.group, ZooKeeperGroup)]
+        try:
+            members = [(running, session) for running, group in groups for session in group.sessions()]
+            chosen = self._chosen([member for member in members if member[1] in passwords], draw)
+            if chosen is None:
+                return None
+            running, session = chosen
+            self._cluster.expire_session(session, passwords[session])
+        except UNREACHABLE:
             return None
-        greeting = greetings[-1 - int(draw * min(3, len(greetings)))]  # one of the latest sessions
-        with suppress(*UNREACHABLE):  # the session may be over
-            self._cluster.expire_session(*session_of(greeting))
-        return "zookeeper session", self._running
+        return "zookeeper session", [running]
 
     def _paused(self, server: int | str, lasts_s: float) -> None:
         self._cluster.pause(server)  # type: ignore[arg-type]
@@ -182,25 +197,22 @@ class Injectors:
 
     # -- processes
 
-    def _kill_driver(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]]:
+    def _kill_driver(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
         running, member = self._member(draw)
-        member.kill()
-        return member.name, [running]
+        return (member.name, [running]) if member.kill() else None
 
     def _kill_process(self, draw: float, find: Callable[[Member], int | None]) -> tuple[str, Sequence[Running]] | None:
         running, member = self._member(draw)
         pid = find(member)
-        if pid is None:
+        if pid is None or not signal_process(pid, signal.SIGKILL):
             return None
-        signal_process(pid, signal.SIGKILL)
         return member.name, [running]
 
     def _pause_planner(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
         running, member = self._member(draw)
         pid = member.planner
-        if pid is None:
+        if pid is None or not signal_process(pid, signal.SIGSTOP):
             return None
-        signal_process(pid, signal.SIGSTOP)
         time.sleep(lasts_s)
         signal_process(pid, signal.SIGCONT)
         return member.name, [running]
@@ -212,12 +224,18 @@ class Injectors:
     # -- groups
 
     def _join(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
+        """Let a Java consumer join and leave; it may fail to start only during another fault, or soon after."""
+        begin = time.time()
         running = self._chosen([one for one in self._running if not one.workload.is_sink], draw)
         if running is None:
             return None
         number = next(self._numbers)
-        with suppress(*UNREACHABLE, AssertionError):  # it does not start while servers are down
+        try:
             join_for(self._cluster, running.workload, number, lasts_s, self._folder, running.journal)
+        except (*UNREACHABLE, AssertionError):
+            if max([0.0, *self._ends.values()]) < begin - running.workload.terms().settle_s:
+                raise
+            return None
         return f"java-{number}", [running]
 
     def _reset(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
@@ -228,16 +246,17 @@ class Injectors:
         for member in running.members:
             member.halt()
         try:
-            self._set_back(running, draw)
+            is_reset = self._set_back(running, draw)
         finally:
             for member in running.members:
                 member.resume()
-        return f"group {running.workload.name}", [running]
+        return (f"group {running.workload.name}", [running]) if is_reset else None
 
-    def _set_back(self, running: Running, draw: float) -> None:
+    def _set_back(self, running: Running, draw: float) -> bool:
+        """Set an offset back, and journal it. Returns False if the group has no offset, or its store does not answer."""
         offsets = running.offsets()
         if not offsets:
-            return
+            return False
         partition = sorted(offsets)[int(draw * len(offsets))]
         offset = int(offsets[partition] * (0.9 + draw / 10))
         for _ in range(_TRIES):
@@ -245,9 +264,10 @@ class Injectors:
             with suppress(*UNREACHABLE):
                 running.group.reset(partition, offset)
                 running.journal.add(Reset(begin, running.workload.name, partition, offset))
-                return
+                return True
             time.sleep(1)
+        return False
 
     @staticmethod
-    def _chosen(found: Sequence[Running], draw: float) -> Running | None:
+    def _chosen(found: Sequence[_Chosen], draw: float) -> _Chosen | None:
         return found[int(draw * len(found))] if found else None

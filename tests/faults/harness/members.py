@@ -79,9 +79,11 @@ class Member(threading.Thread):
         self._tell()
         assert self._idle.wait(timeout_s), f"{self.name} has not stopped after {timeout_s:g} s"
 
-    def kill(self) -> None:
-        """Send SIGKILL to all processes of the application; the member restarts."""
+    def kill(self) -> bool:
+        """Send SIGKILL to all processes of the application; the member restarts. Returns False if it has no process."""
+        has_processes = bool(self.application.processes)
         self.application.kill_processes()
+        return has_processes
 
     def resume(self) -> None:
         """Run the query again."""
@@ -192,7 +194,10 @@ def shortened(error: str) -> str:
     return f"{error[:_SHOWN]} ... {' '.join(conditions)}"
 
 
-def signal_process(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process if it still exists."""
-    with suppress(ProcessLookupError):
+def signal_process(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to a process. Returns False if the process is gone."""
+    try:
         os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True

@@ -25,12 +25,15 @@ class Kind:
         Its least and greatest duration.
     concerns : frozenset
         The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``.
+    after : str
+        The kind without which it has no effect; empty for most.
     """
 
     name: str
     resource: str
     lasts_s: tuple[float, float] = (0.0, 0.0)
     concerns: frozenset[str] = EVERY
+    after: str = ""
 
 
 KINDS = (
@@ -40,7 +43,7 @@ KINDS = (
     Kind("broker paused beyond its session", "servers", (8, 14)),
     Kind("all brokers killed", "servers", (3, 8)),
     Kind("broker's disk full", "servers", (2, 10)),
-    Kind("preferred leaders elected", "servers"),
+    Kind("preferred leaders elected", "servers", after="broker stopped"),
     Kind("partition added", "servers", concerns=READERS),
     Kind("zookeeper stopped", "servers", (2, 10)),
     Kind("zookeeper paused", "servers", (1, 3)),

@@ -115,6 +115,14 @@ class Running:
             return {event.partition: event.offset for event in self.group.sample() if isinstance(event, Committed)}
         return {}
 
+    @property
+    def is_led_as_preferred(self) -> bool:
+        """Whether the preferred replica, the first one, leads each partition of the topic."""
+        topic = self.workload.name
+        with AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers}) as admin:
+            partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+            return all(partition.leader == partition.replicas[0] for partition in partitions)
+
     def _create_topics(self, partitions: int) -> None:
         sinks = [self.workload.sink_topic] if self.workload.is_sink else []
         for topic in (self.workload.name, *sinks):

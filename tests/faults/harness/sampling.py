@@ -67,6 +67,12 @@ class ZooKeeperGroup:
         with self._cluster.zookeeper() as client:
             client.set(f"/consumers/{self._group}/offsets/{self._topic}/{partition}", str(offset).encode())
 
+    def sessions(self) -> list[int]:
+        """Return the sessions of the registered members, in the order of their names."""
+        with self._cluster.zookeeper() as client:
+            found = (client.exists(f"/consumers/{self._group}/ids/{name}") for name in self._children(client, "ids"))
+            return [stat.ephemeralOwner for stat in found if stat is not None]
+
     def _member(self, consumer: str) -> str:
         return consumer.removeprefix(f"{self._group}_")
 
