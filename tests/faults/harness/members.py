@@ -103,7 +103,7 @@ class Member(threading.Thread):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the member has completed a batch with records."""
+        """Whether the member has journaled a batch, or its sink has completed one."""
         return (self.checkpoint / "commits" / "0").exists() if self.kind == "sink" else self.reads.stat().st_size > 0
 
     @property

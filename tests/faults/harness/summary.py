@@ -267,6 +267,8 @@ def _store(folder: Path, episode: Episode) -> None:
     _replace(folder / "report.md", folder_page(found))
     if rows := fault_totals(found):
         _replace(folder / "faults.md", fault_table(rows))
+    else:
+        (folder / "faults.md").unlink(missing_ok=True)
 
 
 def _replace(path: Path, contents: str) -> None:

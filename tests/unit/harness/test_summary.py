@@ -137,3 +137,11 @@ def test_recorded_episodes(tmp_path: Path) -> None:
     assert [episode.rows is None for episode in episodes(tmp_path)] == [False, True]
     assert (tmp_path / "report.md").read_text() == folder_page(episodes(tmp_path))
     assert (next_run(tmp_path, 7, 20).number, next_number(tmp_path)) == (2, 2)
+
+
+def test_table_of_an_earlier_folder(tmp_path: Path) -> None:
+    """The table of faults disappears with the runs that it summed up."""
+    (tmp_path / "faults.md").write_text("of a run whose episodes were removed")
+    with recorded(tmp_path, replace(_EPISODE, rows=None)) as rows:
+        rows.append(_BATCH)
+    assert not (tmp_path / "faults.md").exists()
