@@ -23,29 +23,47 @@ if TYPE_CHECKING:
     from pyspark_zkafka.options.values import Transport
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
+NOT_LEADER = 6
 GRACE_S = 30
 """librdkafka's default of ``topic.metadata.propagation.max.ms``: how long it would wait without our setting."""
 
 
 class ForgetfulBroker(StartingBroker):
-    """Knows the topic `t` unless `forgets` is set; never answers a produce request."""
+    """Knows the topic `t` unless `forgets` is set, and takes no records: clients keep asking for another leader.
+
+    Attributes
+    ----------
+    denials : int
+        The number of metadata requests while it forgets.
+    """
 
     def __init__(self) -> None:
         super().__init__(range(0), ["t"])
         self.broker = ScriptedBroker(self, {**RANGES, PRODUCE: (0, 7), INIT_PRODUCER_ID: (0, 0)})
         self.forgets = False
+        self.denials = 0
 
     def __call__(self, request: Received) -> bytes:
         if request.api == PRODUCE:
-            return b""
+            return answered(request, _refusal())
         if request.api == INIT_PRODUCER_ID:
             return answered(request, wire.int32(0) + wire.int16(0) + wire.int64(7) + wire.int16(0))
         self._silent = range(1_000_000) if self.forgets else range(0)
+        self.denials += self.forgets
         return super().__call__(request)
 
 
+def _refusal() -> bytes:
+    """Return the body of a response to Produce 7: the broker does not lead partition 0 of `t`."""
+    refused = wire.int32(0) + wire.int16(NOT_LEADER) + 3 * wire.int64(-1)
+    return wire.int32(1) + wire.string("t") + wire.int32(1) + refused + wire.int32(0)
+
+
 def write_on(transport: Transport, **kafka: int) -> None:
-    """Send rows to a broker that forgets their topic for two seconds, long after the producer learned it."""
+    """Send rows to a broker that forgets their topic for two seconds, long after the producer learned it.
+
+    Raises TimeoutError if the rows are still in flight.
+    """
     server = ForgetfulBroker()
     is_direct = transport == "direct"
     settings = {"enable.idempotence": is_direct, "topic.metadata.refresh.interval.ms": 200, "linger.ms": 10, **kafka}
@@ -58,7 +76,8 @@ def write_on(transport: Transport, **kafka: int) -> None:
             while (age_s := time.monotonic() - begin) < GRACE_S + 6:
                 server.forgets = GRACE_S + 2 < age_s < GRACE_S + 4
                 producer.send(OutgoingBatch("t", pa.array([b"v"]), None, None, None, None), np.zeros(1, np.int32))
-                time.sleep(0.1)
+                producer._sender.poll(0.1)  # the direct transport works only within calls
+            assert server.denials, "no client has asked a broker that knows no topic"
             raise TimeoutError("the rows are still in flight")  # keeps the producer from waiting for them
 
 
