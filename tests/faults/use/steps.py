@@ -18,7 +18,8 @@ class Use(NamedTuple):
     """The options and the trigger of one run.
 
     `topics` is ``a``, ``ab``, ``pattern`` or ``assign``, which is partition 0 of a. `group` is empty, ``commits``,
-    ``zookeeper``, ``kafka`` or ``static``. `cut` is the point of its second micro-batch at which the process is killed.
+    ``zookeeper``, ``kafka`` or ``static``. `cut` is the point of its second micro-batch at which the process is killed:
+    ``planned``, ``read``, ``done``, or ``idle``, after the next call of `latestOffset`, which commits it.
     `unknown` names a partition in startingOffsets that does not exist.
     """
 

@@ -229,6 +229,8 @@ class Schedule:
         read = planner.call("read_all", query.start, checkpoint.offsets[-1])
         if until != "read":
             self._note_finished(query, read)
+        if until == "idle":
+            self._plan(query, planner)
         return True
 
     def _plan(self, query: Query, planner: Planner) -> dict[str, Any] | None:
