@@ -15,12 +15,15 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_zkafka.errors import DataLoss, OptionError, ZKafkaError
 from pyspark_zkafka.model.checkpoint import StreamOffset
+from tests.faults.harness.history import Committed
+from tests.faults.harness.sampling import KafkaGroup, ZooKeeperGroup
 from tests.faults.use.runs import Checkpoint, Died, Planner, Read
 from tests.faults.use.steps import Step, Use, steps_of
 from tests.faults.use.topics import Log, Topics
@@ -314,8 +317,30 @@ class Schedule:
             each.lost -= lost if each is query else set(self._subscribed(query.use))
         if not self.is_disturbed or not query.use.group:
             query.uncommitted = set()
+        elif query.uncommitted:  # a member that is killed or silent may have lost its partitions before it committed
+            stored = self._stored(query.use)
+            query.uncommitted = {place for place in query.uncommitted if place[1] >= stored.get(place[0], 0)}
         for store in self._stores(query.use):
             self.committed |= {(store, log): end for log, end in query.position.items()}
+
+    def _stored(self, use: Use) -> dict[Log, int]:
+        """Return the offsets of a group that all of its stores have, without those of topics that were created again.
+
+        Such an offset may be of the deleted topic.
+        """
+        found: dict[Log, list[int]] = defaultdict(list)
+        stores, group = self._stores(use), f"{self.topics.prefix}-g"
+        for store, topic in product(stores, self._subscribed(use)):
+            name = self.topics.name(topic)
+            sample = (
+                ZooKeeperGroup(self.cluster, group, name)
+                if store == "zookeeper"
+                else KafkaGroup(self.cluster.bootstrap_servers, group, name)
+            ).sample()
+            for event in sample:
+                if isinstance(event, Committed) and event.topic == name:
+                    found[self.topics.log(topic, event.partition)].append(event.offset)
+        return {log: min(offsets) for log, offsets in found.items() if len(offsets) == len(stores) and not log.life}
 
     def _note_finished(self, query: Query, read: Read) -> None:
         """Check a micro-batch's records against its range, the topics, and earlier reads."""

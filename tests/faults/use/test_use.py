@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.faults.use import streams, writes
 from tests.faults.use.histories import STREAMS, WRITES
-from tests.faults.use.steps import KINDS, steps_of
+from tests.faults.use.steps import KINDS, Use, steps_of
+from tests.faults.use.topics import Log
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
@@ -57,3 +58,16 @@ def test_histories_of_writes(one_broker: LocalCluster, history: str) -> None:
     """Write histories that once exposed a fault satisfy all invariants."""
     found = writes.violation(one_broker, WRITES[history])
     assert found is None, found
+
+
+def test_records_that_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kill, a group may read again what it has not committed; a query without a group may read nothing again."""
+    schedule: Any = streams.Schedule(None, [])  # type: ignore[arg-type]
+    schedule.is_disturbed = True
+    read = {(Log("a", 0, partition), offset) for partition in (0, 1) for offset in range(3)}
+    monkeypatch.setattr(schedule, "_stored", lambda use: {Log("a", 0, 0): 2})
+    query = schedule.queries[0]
+    for group, left in (("zookeeper", {(Log("a", 0, 0), 2), *((Log("a", 0, 1), n) for n in range(3))}), ("", set())):
+        query.use, query.uncommitted = Use(group=group), read
+        schedule._note_planned(query, is_idle=True)
+        assert query.uncommitted == left
