@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read import stream_ends, stream_positions, stream_session
@@ -29,6 +28,9 @@ PROCESSES.set_forkserver_preload(["tests.faults.use.runs", "tests.faults.use.wri
 
 _ANSWER_S = 0.4
 _PATIENCE_S = 100.0
+_END_S = 30.0
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""Exit codes after SIGTERM: of a process that has not begun to read, and of `worker.exit_on_sigterm`."""
 _COLUMNS = pa.schema(
     [
         pa.field("value", pa.binary()),
@@ -69,21 +71,27 @@ class Planner:
         return answer
 
     def stop(self) -> None:
-        """End the run with SIGTERM, as Spark does: the member leaves its group."""
-        self._end(signal.SIGTERM)
+        """End the run with SIGTERM, as Spark does: the member leaves its group. Raises Died if it does not end in order."""
+        is_ended = self._end(signal.SIGTERM)
+        if not is_ended:
+            raise Died(f"the process has not ended {_END_S:.0f} s after SIGTERM")
+        if self._process.exitcode not in _STOPPED:
+            raise Died(f"the process has ended with exit code {self._process.exitcode}")
 
     def kill(self) -> None:
         """End the run with SIGKILL: nothing is closed."""
         self._end(signal.SIGKILL)
 
-    def _end(self, by: signal.Signals) -> None:
+    def _end(self, by: signal.Signals) -> bool:
+        """Signal the process if it runs, and wait for its end. Returns False if it had to be killed."""
         if self._process.pid is not None and self._process.is_alive():
             os.kill(self._process.pid, by)
-        self._process.join(10)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.join(_END_S)
+        is_ended = not self._process.is_alive()
+        self._process.kill()
+        self._process.join()
         self._pipe.close()
+        return is_ended
 
 
 def _serve(pipe: Connection, options: dict[str, str], plant: str | None) -> None:
@@ -141,17 +149,11 @@ class Checkpoint:
         The end of each planned micro-batch.
     finished : int
         The number of micro-batches in the commit log.
-    start : dict or None
-        The start of the first micro-batch, which the offset log lacks.
     """
 
     def __init__(self) -> None:
         self.offsets: list[dict[str, Any]] = []
         self.finished = 0
-
-    def end(self) -> StreamOffset:
-        """Return the end of the last finished micro-batch."""
-        return StreamOffset.from_json(self.offsets[self.finished - 1]) if self.finished else StreamOffset()
 
     @property
     def is_interrupted(self) -> bool:

@@ -274,10 +274,13 @@ class Schedule:
         return None
 
     def _end(self, query: Query, how: Callable[[Planner], None]) -> None:
-        if query.planner is None:
+        planner, query.planner = query.planner, None
+        if planner is None:
             return
-        how(query.planner)
-        query.planner = None
+        try:
+            how(planner)
+        except Died as error:
+            raise Violation(str(error)) from error
         if how is Planner.kill:
             self.is_disturbed = True
         self.allowed |= query.uncommitted

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.use import streams, writes
+from pyspark_zkafka.errors import OptionError
+from tests.faults.use import runs, streams, writes
 from tests.faults.use.histories import STREAMS, WRITES
 from tests.faults.use.steps import KINDS, Use, steps_of
 from tests.faults.use.topics import Log
+from tests.support.cases import each
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
@@ -71,3 +76,17 @@ def test_records_that_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
         query.use, query.uncommitted = Use(group=group), read
         schedule._note_planned(query, is_idle=True)
         assert query.uncommitted == left
+
+
+@each(("by", "text"), [(signal.SIGABRT, "exit code -6"), (signal.SIGSTOP, "has not ended")])
+def test_run_that_does_not_end_in_order(by: signal.Signals, text: str) -> None:
+    """A run that has aborted, or does not end after SIGTERM, is reported when it is stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "_END_S", 1.0)
+        planner = runs.Planner({})
+        with pytest.raises(OptionError):
+            planner.call("initialOffset")
+        os.kill(planner._process.pid or 0, by)
+        time.sleep(0.5)  # signals that are pending at the same time arrive by their numbers
+        with pytest.raises(runs.Died, match=text):
+            planner.stop()
