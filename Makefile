@@ -65,7 +65,7 @@ soak-exactly-once: $(READY)
 soak-planner: $(READY)
 	$(BIN)/python -m tests.faults.long_planning $(or $(BATCHES),100000)
 
-# SCHEDULES random schedules of what users change between the runs of a query, from seed FIRST on; each record is accounted for.
+# SCHEDULES random schedules of each kind, from seed FIRST on, of what users change between runs; each record is accounted for.
 use: $(READY)
 	$(BIN)/python -m tests.faults.use $(or $(SCHEDULES),100) --first $(or $(FIRST),0)
 

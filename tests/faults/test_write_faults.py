@@ -181,7 +181,7 @@ def test_a_failing_frame_sends_no_more(
 def test_quota(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:
-    """A throttled client writes all rows at the rate of its quota."""
+    """A client is slowed down by its quota, and writes all rows."""
     topic, client = new_topic(replication=1), "throttled"
     rate = {"version": 1, "config": {"producer_byte_rate": "1000000"}}
     change = {"version": 2, "entity_path": f"clients/{client}"}

@@ -191,6 +191,6 @@ def simulated(schedule: Schedule, seed: int, kind: str, steps: int) -> Failure |
 
 
 def shortest(failure: Failure, simulate: Callable[..., Failure | None], steps: int) -> Failure:
-    """Return the same failure after as few events as possible; a seed's shorter schedules are prefixes of longer ones."""
+    """Return a failure after as few events as possible; a seed's shorter schedules are prefixes of longer ones."""
     found = (simulate(failure.seed, failure.kind, steps=count) for count in range(steps + 1))
     return next(one for one in found if one is not None)

@@ -1,4 +1,4 @@
-"""Schedules of use: ``python -m tests.faults.use 100`` runs 100 of them, ``--seed 7 --kind member`` repeats one."""
+"""Schedules of use: ``python -m tests.faults.use 100`` runs 100 of each kind, ``--seed 7 --kind member`` repeats one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run this one alone")
     parser.add_argument("--kind", choices=[*KINDS, *writes.KINDS], action="append")
-    parser.add_argument("--plant", choices=sorted(PLANTS), help="with this fault of the code")
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="with this fault, in the kinds that find it")
     parser.add_argument("--shrink", action="store_true", help="show each violation after as few steps as possible")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.schedules) if given.seed is None else [given.seed]
-    failures, kinds = 0, given.kind or [*KINDS, *writes.KINDS]
+    finding = PLANTS[given.plant].kinds if given.plant else ()
+    failures, kinds = 0, given.kind or finding or [*KINDS, *writes.KINDS]
     with LocalCluster(brokers=1, broker_config=BROKER_CONFIG) as cluster:
         begin = time.monotonic()
         for seed in seeds:

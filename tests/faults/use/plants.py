@@ -39,7 +39,7 @@ class Plant:
     apply : callable
         Plants the fault.
     kinds : tuple of str
-        The kinds of schedules, of streams or of writes, that find it.
+        The kinds of random schedules, of streams or of writes, that find it.
     test : str
         The test that finds it instead.
     history : str

@@ -486,6 +486,6 @@ def find(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, 
 
 
 def shortest(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str:
-    """Return the same violation after as few steps as possible."""
+    """Return a violation after as few steps as possible."""
     found = (find(cluster, seed, kind, plant, steps) for steps in range(length + 1))
     return next((text for text in found if text is not None), f"seed {seed}, {kind}: not found again")

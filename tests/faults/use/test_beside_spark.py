@@ -92,7 +92,7 @@ class History:
         self.compared = 0
 
     def run(self, steps: list[Step]) -> None:
-        """Take all steps, then read the rest."""
+        """Take all steps, then read the rest unless topic b is deleted by then."""
         self.topics.create("a", 2)
         self.topics.create("b", 1)
         for step in steps:

@@ -125,7 +125,7 @@ class Topics:
             self.cluster.add_partitions(self.name(topic), self.partitions[topic])
 
     def recreate(self, topic: str, partitions: int, is_reloaded: bool) -> None:
-        """Delete and recreate a topic, and perhaps write at least as many records as before."""
+        """Delete and recreate a topic, and perhaps fill each log at least as far as the longest was before."""
         before = {n: self.ends[self.log(topic, n)] for n in range(self.partitions.get(topic, 0))}
         self.delete(topic)
         self.create(topic, partitions)
