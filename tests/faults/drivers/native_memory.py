@@ -101,14 +101,16 @@ def main(servers: str, read: str, written: str, doomed: str) -> None:
     threads = [Rounds(work, stopped, act) for act in acts]
     for thread in threads:
         thread.start()
-    for line in sys.stdin:
-        for thread in threads:
-            thread.finished.clear()
-        for thread in threads:
-            thread.finished.wait(60)
-        sys.stdout.write(line)
-        sys.stdout.flush()
-    stopped.set()
+    try:
+        for line in sys.stdin:
+            for thread in threads:
+                thread.finished.clear()
+            for thread in threads:
+                assert thread.finished.wait(60), "a thread has died, or takes more than a minute"
+            sys.stdout.write(line)
+            sys.stdout.flush()
+    finally:
+        stopped.set()
     for thread in threads:
         thread.join()
     sys.stdout.write(json.dumps({"described": library.describe(), **work.counts}))
