@@ -421,7 +421,15 @@ class TestAvailableNow:
         fill(zkafka_cluster, topic, 20, range(2))
         options = {"group.id": topic, "zookeeper.session.timeout.ms": "2000", "maxOffsetsPerTrigger": "20"}
         found = stream({"subscribe": topic, **options, **FROM_START})
-        self._run_through_silence(found, zkafka_cluster, "zookeeper")
+        sessions: list[int] = []
+
+        def note_session() -> None:
+            with zkafka_cluster.zookeeper() as client:
+                paths = [f"/consumers/{topic}/ids/{name}" for name in client.get_children(f"/consumers/{topic}/ids")]
+                sessions.extend(client.exists(path).ephemeralOwner for path in paths)
+
+        self._run_through_silence(found, zkafka_cluster, "zookeeper", note_session)
+        assert len(set(sessions)) > 1, "the session has not expired"
         assert [set(found.offsets(number)) for number in range(2)] == [set(range(20))] * 2
 
     def test_restart_after_a_kill(
@@ -439,11 +447,14 @@ class TestAvailableNow:
         found.run()
         assert [set(found.offsets(number)) for number in range(2)] == [set(range(10))] * 2
 
-    def _run_through_silence(self, one: Any, cluster: LocalCluster, server: Any) -> None:
-        """Run a stream while a server is paused for some seconds from the first micro-batch on."""
+    def _run_through_silence(
+        self, one: Any, cluster: LocalCluster, server: Any, note: Callable[[], None] = lambda: None
+    ) -> None:
+        """Run a stream while a server is paused for some seconds from the first micro-batch on. Call `note` in each."""
         resume = threading.Timer(SILENCE_S, cluster.resume, [server])
 
         def silence(frame: object, number: int) -> None:
+            note()
             if number == 0:
                 cluster.pause(server)
                 resume.start()

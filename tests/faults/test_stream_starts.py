@@ -54,7 +54,11 @@ class TestGrowth:
         zkafka_cluster.add_partitions(topic, 4)
         zkafka_cluster.wait_for_leader(topic, 3)
         fill(zkafka_cluster, topic, 5, (0, 2, 3))
-        finished = plan_until(stays, first, topic, {0, 1})  # of two members, the second has claimed partitions 2 and 3
+        finished = plan_until(stays, first, topic, {0, 1})
+        owners = f"/consumers/{topic}-group/owners/{topic}"
+        with zkafka_cluster.zookeeper() as client:
+            claims = lambda: [client.get(f"{owners}/{n}")[0] for n in (2, 3) if client.exists(f"{owners}/{n}")]  # noqa: E731
+            eventually(lambda: [b"_c2-" in claim for claim in claims()] == [True, True], message=claims)
         leaves.close()
         fill(zkafka_cluster, topic, 5, 0)
         found = plan_until(stays, finished, topic, {0, 1, 2, 3})
