@@ -65,10 +65,16 @@ def test_static_member(group: MemberGroup, new_process: NewProcess) -> None:
         process.stop()
     else:
         process.kill()
-    again = new_process(instance_id="one")
-    eventually(lambda: again.owned() == mine, timeout_s=30)
+    again, seen = new_process(instance_id="one"), set[int]()
+
+    def is_back() -> bool:
+        seen.update(numbers(member))
+        return again.owned() == mine
+
+    eventually(is_back, timeout_s=30)
     assert member.owned().keys() == kept.keys()
     if group.kind != "range":
+        assert not seen & set(mine)
         assert member.owned() == kept
 
 
