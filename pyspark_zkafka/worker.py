@@ -25,11 +25,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _MALLOC = (
-    ("MALLOC_ARENA_MAX", "glibc.malloc.arena_max", -8, 1),
     ("MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold", -3, 32 * 1024 * 1024),
     ("MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold", -1, 64 * 1024 * 1024),
 )
 """Settings of glibc's allocator: the environment variable and the tunable by which users set them, number, and value."""
+_ARENA_MAX = -8
 
 _DAEMON, _WORKER = "pyspark.daemon", "pyspark.worker"
 _TCP_OPTIONS = ("TCP_NODELAY", "TCP_QUICKACK")  # the second one exists on Linux only
@@ -110,7 +110,7 @@ def keep_freed_memory() -> bool:
     A task frees a batch of several MiB and needs as much for the next one. The kernel clears and maps each page of newly
     allocated memory, which took a fifth of the CPU when reading records of 1 KB. All threads allocate from one arena.
     Otherwise each of librdkafka's threads has an arena, and memory freed after reading from one broker is not reused for
-    the next. YARN limits the number of arenas by an environment variable, and the other settings then count alone.
+    the next, and each arena would keep 64 MiB. The number of arenas is 1 even if the environment allows more, as on YARN.
     """
     import ctypes
 
@@ -120,7 +120,7 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return all([mallopt(*setting) for setting in ours])
+    return all([mallopt(*setting) for setting in ((_ARENA_MAX, 1), *ours)])
 
 
 @contextmanager

@@ -201,7 +201,7 @@ class TypeLimits:
     """
 
     MOST_FIELDS: ClassVar = 20_000
-    MOST_DEPTH: ClassVar = 64
+    MOST_DEPTH: ClassVar = 63  # Arrow sends at most 64 levels, and the row is one of them
 
     def __init__(self, wanted: pa.DataType | None = None) -> None:
         self._wanted = wanted

@@ -17,6 +17,7 @@ from pyspark_zkafka.formats.codec import (
     Encoder,
     Schema,
     StringSchema,
+    TypeLimits,
     depth,
     named_errors,
     parse_schema,
@@ -28,9 +29,6 @@ from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
 
 T = TypeVar("T")
-
-_MOST_DEPTH = 63
-"""The maximum depth of a column. Arrow reads at most 64 levels, and the row itself is one level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +61,9 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
         return None
     types = {column.column: frame.field(column.column).type for column in formats.columns}
     for name, type in types.items():
-        if (levels := depth(type)) > _MOST_DEPTH:
+        if (levels := depth(type)) > TypeLimits.MOST_DEPTH:
             raise INVALID_SCHEMA(
-                f"The column {name} has {levels} levels, and Arrow sends at most {_MOST_DEPTH} to Python. "
+                f"The column {name} has {levels} levels, and Arrow sends at most {TypeLimits.MOST_DEPTH} to Python. "
                 "Leave out the deepest levels, or write them as text with to_json"
             )
     schemas: dict[tuple[str, str], WriterSchema] = {}

@@ -235,16 +235,19 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
     producer = Producer({"acks": "all", "linger.ms": 5, **settings, "on_delivery": delivered})
     count = 0
     for record in records:
-        _send(producer, topic, producer_arguments(record))
+        _send(producer, topic, producer_arguments(record), time.monotonic() + _NEW_PARTITIONS_S)
         count += 1
     waiting = producer.flush(_FLUSH_TIMEOUT_S)
     deadline = time.monotonic() + _NEW_PARTITIONS_S
     # A record of an unknown partition was never sent.
     while refused and all(e.code() == KafkaError._UNKNOWN_PARTITION for e, _ in refused) and time.monotonic() < deadline:
         again, refused[:] = refused[:], []
-        for _, message in again:
+        for error, message in again:
             record = message.key(), message.value(), message.partition(), message.headers(), message.timestamp()[1]
-            _send(producer, topic, producer_arguments(record))
+            try:
+                _send(producer, topic, producer_arguments(record), deadline)
+            except LocalClusterError:  # still unknown
+                refused.append((error, message))
         waiting = producer.flush(_FLUSH_TIMEOUT_S)
     if waiting or refused:
         reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
@@ -256,8 +259,7 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
     return offsets
 
 
-def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
-    deadline = time.monotonic() + _NEW_PARTITIONS_S
+def _send(producer: Producer, topic: str, arguments: dict[str, Any], deadline: float) -> None:
     while True:
         try:
             producer.produce(topic, **arguments)
@@ -266,7 +268,7 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
             producer.poll(0.5)
         except KafkaException as exc:
             if exc.args[0].code() != KafkaError._UNKNOWN_PARTITION or time.monotonic() >= deadline:
-                raise NOT_DELIVERED(f"A record for topic {topic} was refused: {exc}") from exc
+                raise NOT_DELIVERED(f"A record for topic {topic} was refused: {exc}", topic=topic) from exc
             time.sleep(_PAUSE_S)
             with suppress(KafkaException):
                 producer.list_topics(topic, timeout=_METADATA_TIMEOUT_S)  # librdkafka does not ask again by itself

@@ -182,8 +182,8 @@ def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = Fal
     now = group_by_query(groups, brokers.committed_metadata(names)).get(ledger.query)
     if now != ledger and not force:
         raise LEDGER_IN_USE(
-            f"The ledger of {ledger.query} was not deleted, as it has changed since it was shown: the query is running; "
-            "stop it, and run this again a minute later, or use --force",
+            f"The ledger of {ledger.query} was not deleted, as it has changed since it was shown: the query is running, or "
+            "somebody else has deleted it; stop the query, and run this again a minute later, or use --force",
             queries=[ledger.query],
         )
     brokers.delete_groups(names)

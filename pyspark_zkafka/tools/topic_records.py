@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import BufferedReader
 from typing import Annotated, Any, Literal, cast
@@ -118,7 +118,8 @@ def tail(
         # The end of a log may stay as it is for hours: let the brokers wait for records.
         properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         pipe = select.poll()  # reports that the reader of the output has ended, also while no record arrives
-        pipe.register(sys.stdout, 0)
+        with suppress(OSError):  # a notebook's output has no descriptor
+            pipe.register(sys.stdout, 0)
         with MessageClient(properties) as client:
             left = count
             for messages in read_records(client, found.ranges, until_end=until_end):

@@ -242,7 +242,8 @@ class ReadAhead:
                 self._header += received[at : at + step]
                 if len(self._header) == _HEADER.size:
                     length, xid = _HEADER.unpack(self._header)
-                    self._header, self._body = b"", length - (_HEADER.size - _LENGTH_BYTES)
+                    # Another server than ZooKeeper may send any length: kazoo reports it.
+                    self._header, self._body = b"", max(0, length - (_HEADER.size - _LENGTH_BYTES))
                     if xid != WATCH_XID and self._sent_at:
                         self.alive_at = self._sent_at.popleft()
             at += step

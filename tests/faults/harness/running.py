@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,19 +76,21 @@ class Running:
         return False
 
     def stop(self) -> None:
-        """Stop all members; returns when their processes are gone."""
-        for sampler in self._samplers:
-            sampler.stop()
-        self._sample_settled()
-        self.journal.add(*self._log_ends())
-        for member in self.members:
-            member.end()
-        self._sample_left()
-        if self.workload.is_sink:
-            self.journal.add(self._stored())
-        if self.workload.kind != "batch":
+        """Stop all members; returns when their processes are gone. Then raises the error of a sampler that has failed."""
+        with ExitStack() as samplers:
+            for sampler in self._samplers:
+                sampler.stop()
+                samplers.callback(sampler.raise_failure)
+            self._sample_settled()
+            self.journal.add(*self._log_ends())
             for member in self.members:
-                self.journal.add(*finished(member))
+                member.end()
+            self._sample_left()
+            if self.workload.is_sink:
+                self.journal.add(self._stored())
+            if self.workload.kind != "batch":
+                for member in self.members:
+                    self.journal.add(*finished(member))
 
     def _stored(self) -> Stored:
         """Return the rows of the sink; rows that the producer wrote twice into the source are expected twice."""

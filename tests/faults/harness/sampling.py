@@ -149,9 +149,12 @@ class Sampler(threading.Thread):
             self._failure = error
 
     def stop(self) -> None:
-        """Stop sampling; returns when the last sample is in the journal. Raises the error that ended the thread early."""
+        """Stop sampling; returns when the last sample is in the journal."""
         self._stopped.set()
         self.join()
+
+    def raise_failure(self) -> None:
+        """Raise the error that ended the thread early, if there was one."""
         if self._failure is not None:
             raise self._failure
 

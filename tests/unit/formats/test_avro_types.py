@@ -90,7 +90,7 @@ def test_too_deep() -> None:
     schema: Any = "int"
     for _ in range(100):
         schema = {"type": "array", "items": schema}
-    with pytest.raises(OptionError, match="more than 64 levels deep"):
+    with pytest.raises(OptionError, match="more than 63 levels deep"):
         type_of(schema)
 
 

@@ -46,12 +46,12 @@ def doubled_protobuf() -> Schema:
 
 
 def test_the_deepest_type() -> None:
-    """A column of the most levels is decoded, and Arrow serializes it."""
-    schema = avro.parse('{"type":"array","items":' * 63 + '"int"' + "}" * 63)
-    column = schema.decoder(None, schema.type).decode(pa.array([b"\x02" * 63 + b"\x0a" + b"\0" * 63])).column
-    batch = pa.record_batch([column], ["value"])
+    """A column of the most levels is decoded, and Arrow serializes it within the struct that Spark's worker sends."""
+    schema = avro.parse('{"type":"array","items":' * 62 + '"int"' + "}" * 62)
+    column = schema.decoder(None, schema.type).decode(pa.array([b"\x02" * 62 + b"\x0a" + b"\0" * 62])).column
+    batch = pa.record_batch([pa.StructArray.from_arrays([column], ["value"])], ["row"])
     assert pa.ipc.read_record_batch(batch.serialize(), batch.schema) == batch
-    assert batch.column(0).flatten()[0].as_py() is not None
+    assert batch.column(0).field(0).flatten()[0].as_py() is not None
 
 
 def deep_json(levels: int) -> object:
@@ -67,7 +67,7 @@ def test_exponential_types(parse: Callable[[], Schema]) -> None:
     schema = parse()
     with pytest.raises(
         OptionError,
-        match=r"^\[INVALID_SCHEMA\] The schema has more than 20000 fields, or is more than 64 levels deep\. "
+        match=r"^\[INVALID_SCHEMA\] The schema has more than 20000 fields, or is more than 63 levels deep\. "
         r"Give the frame a schema with the fields that you need, by \.schema\(\.\.\.\)$",
     ):
         _ = schema.type
@@ -224,17 +224,17 @@ def test_long_chains_of_messages() -> None:
 @pytest.mark.parametrize(
     ("parse", "inner"),
     [
-        (lambda levels: avro.parse('{"type":"array","items":' * levels + '"int"' + "}" * levels).type, 63),
-        (deep_json, 63),
-        (lambda levels: json_format.parse("a " + "array<" * levels + "int" + ">" * levels, {}).type, 62),
+        (lambda levels: avro.parse('{"type":"array","items":' * levels + '"int"' + "}" * levels).type, 62),
+        (deep_json, 62),
+        (lambda levels: json_format.parse("a " + "array<" * levels + "int" + ">" * levels, {}).type, 61),
     ],
     ids=["avro", "json", "ddl"],
 )
 def test_deep_types(parse: Callable[[int], object], inner: int) -> None:
-    """Types of 64 levels are read, column included; deeper ones are refused, whether or not their text can be parsed."""
+    """Types of 63 levels are read, column included; deeper ones are refused, whether or not their text can be parsed."""
     parse(inner)
     for levels in (inner + 1, 500, 20_000):
-        with pytest.raises(OptionError, match=r"INVALID_SCHEMA.*(64 levels deep|nested too deeply)"):
+        with pytest.raises(OptionError, match=r"INVALID_SCHEMA.*(63 levels deep|nested too deeply)"):
             parse(levels)
 
 
@@ -248,9 +248,9 @@ DEEP_SCHEMAS = {
 
 @pytest.mark.parametrize("name", DEEP_SCHEMAS)
 def test_levels_in_arrow(name: str) -> None:
-    """Maps and repeated messages have two levels in Arrow: with more than 64 levels, the driver refuses the schema."""
+    """Maps and repeated messages have two levels in Arrow: with more than 63 levels, the driver refuses the schema."""
     formats = {"value.format": name, "value.schema": DEEP_SCHEMAS[name]}
     pinned = pin_formats(parse_read({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **formats}))
     assert pinned is not None
-    with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: .* more than 64 levels deep"):
+    with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: .* more than 63 levels deep"):
         frame_type(pinned, include_headers=False)

@@ -83,4 +83,5 @@ def _sampled(take, done, folder) -> tuple[Event, ...]:
     sampler.start()
     assert done.wait(10)
     sampler.stop()
+    sampler.raise_failure()
     return merged([folder / "journal.jsonl"]).events

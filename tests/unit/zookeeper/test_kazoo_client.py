@@ -83,6 +83,16 @@ def test_a_session_lives_from_the_last_message_that_was_answered() -> None:
             assert ahead.alive_at == alive_at
 
 
+@pytest.mark.parametrize("greeting", [b"\xff\xfd\x18\xff\xfd\x20\xff\xfd\x23", b"\0\0\0\1" * 5, b"220 ready\r\n"])
+def test_bytes_of_another_server(greeting: bytes) -> None:
+    """Bytes that are no messages of ZooKeeper are passed on: kazoo reports them."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ahead = ReadAhead(ours, time.monotonic)
+        theirs.sendall(greeting)
+        assert ahead.recv(100) == greeting
+
+
 def test_a_message_sent_in_pieces() -> None:
     """A message that the socket takes in two pieces is one request, sent when its first piece was."""
     pieces: list[bytes] = []
