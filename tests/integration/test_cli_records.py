@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.testing import MockCluster, run_kafka_tool
+from pyspark_zkafka.tools import app
 from tests.support.fill import fill
 from tests.support.topics import KEPT, arrived
 
@@ -141,6 +143,18 @@ def test_no_topic_is_created(zkafka_mock_cluster: MockCluster) -> None:
         assert (done.returncode, b"UNKNOWN_TOPIC" in done.stderr) == (1, True), done.stderr
     with KafkaAdmin(servers, {}) as admin:
         assert admin.topic_names() == ["created"]
+
+
+def test_output_without_a_descriptor(zkafka_mock_cluster: MockCluster) -> None:
+    """`tail` writes to an output that is no file, as in a notebook."""
+    servers = zkafka_mock_cluster.bootstrap_servers
+    zkafka_mock_cluster.create_topic("t")
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce("t", b"a")
+    producer.flush(30)
+    arguments = ["topics", "tail", "t", "--from", "earliest", "--exit", "--bootstrap-server", servers]
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (0, "a\n"), done.output
 
 
 def test_following(
