@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -66,12 +67,10 @@ def test_static_member(group: MemberGroup, new_process: NewProcess) -> None:
     else:
         process.kill()
     again, seen = new_process(instance_id="one"), set[int]()
-
-    def is_back() -> bool:
-        seen.update(numbers(member))
-        return again.owned() == mine
-
-    eventually(is_back, timeout_s=30)
+    with ThreadPoolExecutor() as threads:
+        back = threads.submit(eventually, lambda: again.owned() == mine, 60)
+        eventually(lambda: seen.update(numbers(member)) or back.done(), timeout_s=90)
+    back.result()
     assert member.owned().keys() == kept.keys()
     if group.kind != "range":
         assert not seen & set(mine)
