@@ -92,9 +92,12 @@ class Copy:
         return outcome
 
     def killed(self, *rules: Rule, on: Application | None = None, **changes: Any) -> None:
-        """Run until the rules kill the application."""
+        """Run until a rule kills the application."""
         outcome = self.run(*rules, on=on, **changes)
         assert outcome.killed, outcome.error or "no rule has killed the application"
+        marks = (on or self.application).marks
+        kills = [number for number, rule in enumerate(rules) if rule["action"] == "kill"]
+        assert any((marks / f"fired-{number}").exists() for number in kills), "the application has died by itself"
 
     def failed(self, *rules: Rule, on: Application | None = None, **changes: Any) -> None:
         """Run until the rules fail the query; the application survives."""

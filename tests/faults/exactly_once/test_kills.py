@@ -9,7 +9,7 @@ from tests.support.copied_rows import Copy, kill
 
 TWO_OF_FOUR = (
     {"point": "commit_offset.before", "batch": 1, "slot": 2, "after": ["never"], "action": "wait"},
-    kill("commit_offset.before", 3, after=("commit.after-1-0", "commit.after-1-1")),
+    kill("commit_offset.before", 3, after=("commit.after-1-0", "commit.after-1-1", "commit_offset.before-1-2")),
 )
 """Kills the application when slots 0 and 1 of micro-batch 1 have committed, and slots 2 and 3 have sent their rows."""
 
