@@ -46,6 +46,7 @@ def on_executors(standalone: SparkStandalone, tmp_path: Path) -> Iterator[Applic
     paths = os.pathsep.join(map(str, filter(None, [INJECTION, ROOT, os.environ.get("PYTHONPATH")])))
     conf = {
         **SPECULATION,
+        "spark.python.task.killTimeout": "120s",  # let an attempt that another one has replaced find this by itself
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.executorEnv.PYTHONPATH": paths,
@@ -104,6 +105,7 @@ def test_speculation(spread: tuple[Copy, dict[str, Any], int]) -> None:
     copy, how, batch = spread
     rule = {"point": "commit_offset.before", "batch": batch, "slot": 3, "action": "sleep", "seconds": SLOW_S}
     run_with(rule, copy, how)
+    copy.application.mark(f"abort.before-{batch}-3")
     copy.expect_each_once()
     assert copy.counts(committed=False).total() > copy.rows
 
