@@ -44,7 +44,10 @@ QUIET_S = 2.0, 12.0
 """Range of the time between two faults."""
 HALT_S = 1.0, 20.0
 DOWN_S = 0.0, 15.0
-SELF_INFLICTED = {"ROWS_DIFFER", "LAYOUT_CHANGED", "CHECKPOINT_ROLLED_BACK", "WRITTEN_TWICE", "UNREADABLE_LEDGER"}
+SELF_INFLICTED = {
+    *("ROWS_DIFFER", "LAYOUT_CHANGED", "CHECKPOINT_ROLLED_BACK", "WRITTEN_TWICE"),
+    *("UNREADABLE_LEDGER", "LEDGER_MOVED", "LEDGER_FORGOTTEN"),
+}
 
 
 class Rows(threading.Thread):
@@ -56,21 +59,36 @@ class Rows(threading.Thread):
             {"bootstrap.servers": servers, "enable.idempotence": True, "delivery.timeout.ms": 0, "linger.ms": 20}
         )
         self._stopped = threading.Event()
+        self._failure: Exception | None = None
+        self._acknowledged = 0
         self.count = 0
 
     def run(self) -> None:
-        while not self._stopped.wait(0.1):
-            for _ in range(ROWS_PER_S // 10):
-                self._producer.produce(SOURCE, str(self.count), str(self.count % 10), partition=self.count % PARTITIONS)
-                self.count += 1
-            self._producer.poll(0)
+        try:
+            while not self._stopped.wait(0.1):
+                self._send(ROWS_PER_S // 10)
+        except Exception as error:  # noqa: BLE001 - raised by `stop`
+            self._failure = error
 
     def stop(self) -> int:
-        """Stop, and return the number of rows, all acknowledged by the brokers."""
+        """Stop, and return the number of rows, all acknowledged by the brokers. Raises the error that ended the thread."""
         self._stopped.set()
         self.join()
+        if self._failure is not None:
+            raise self._failure
         assert self._producer.flush(120) == 0
+        assert self._acknowledged == self.count, f"{self.count} rows were sent, and {self._acknowledged} acknowledged"
         return self.count
+
+    def _send(self, rows: int) -> None:
+        for _ in range(rows):
+            key, place = str(self.count % 10), self.count % PARTITIONS
+            self._producer.produce(SOURCE, str(self.count), key, partition=place, on_delivery=self._note)
+            self.count += 1
+        self._producer.poll(0)
+
+    def _note(self, error: object, message: object) -> None:
+        self._acknowledged += error is None
 
 
 class Query(threading.Thread):
@@ -253,6 +271,8 @@ def soak(minutes: float, seed: int, folder: Path) -> Iterator[Row]:
         faults.inject(time.monotonic() + minutes * 60)
         cluster.wait_ready()
         healed_at, total = time.monotonic(), rows.stop()
+        assert total, "no row was sent"
+        assert faults.figures, "no fault was injected"
         for query in queries:
             query.drain()
         rest_s = time.monotonic() - healed_at
