@@ -72,7 +72,7 @@ class TestSession:
     """Spark's sessions."""
 
     def test_standalone_executors_compile_as_usual(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The JVMs of a standalone cluster are not limited as those of tests, which start fast and run slowly."""
+        """The benchmark's standalone cluster compiles with C1 and C2; the cluster of the tests uses C1 alone."""
         given: list[dict[str, Any]] = []
 
         def standalone(**options: Any) -> Any:

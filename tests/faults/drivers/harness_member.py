@@ -39,7 +39,7 @@ class Member:
 
     def run(self) -> None:
         """Read until the end; raises the query's error."""
-        self.end_torn_line()
+        self.drop_torn_line()
         if self.request["kind"] == "batch":
             self.read_batches()
         else:
@@ -88,12 +88,11 @@ class Member:
         except PartitionLost as error:
             self.journal([Life(time.time(), self.name, self.number, "fenced", str(error))])
 
-    def end_torn_line(self) -> None:
-        """End the line of the journal that a killed run has torn, so that the next line is whole."""
+    def drop_torn_line(self) -> None:
+        """Remove the end of the journal that a killed run has torn, so that this run begins a line."""
         with open(self.request["journal"], "ab+", buffering=0) as journal:
-            journal.seek(max(0, journal.tell() - 1))
-            if journal.read(1) not in (b"", b"\n"):
-                journal.write(b"\n")
+            journal.seek(0)
+            journal.truncate(journal.read().rfind(b"\n") + 1)
 
     def journal(self, events: Iterable[Event]) -> None:
         """Append events in one write, so that a killed process tears at most one line."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -318,7 +317,7 @@ def parse(text: str) -> Event:
 
 
 def merged(journals: Iterable[Path]) -> History:
-    """Return the history in several journals, without lines that killed processes have torn."""
+    """Return the history in several journals, without the torn last line of a killed process."""
     events = [event for journal in journals for event in _events(journal)]
     return History(tuple(sorted(events, key=lambda event: event.at)))
 
@@ -326,7 +325,7 @@ def merged(journals: Iterable[Path]) -> History:
 def _events(journal: Path) -> Iterator[Event]:
     with journal.open(encoding="utf-8") as lines:
         for text in lines:
-            with suppress(json.JSONDecodeError):  # torn by a kill, and ended by the member's next run
+            if text.endswith("\n"):
                 yield parse(text)
 
 

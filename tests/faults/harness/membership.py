@@ -63,7 +63,7 @@ def _claims(evidence: Evidence) -> list[tuple[Place, str, float, float]]:
 
 
 def _unowned(evidence: Evidence) -> Iterator[Violation]:
-    """Yield the partitions without a live owner at rest, before the members are told to stop."""
+    """Yield partitions that no live member owns, from the rest until the first member stops."""
     stops = [life.at for life in evidence.history.of(Life) if life.stage == "stopping"]
     for rest in evidence.history.of(Rest)[-1:]:
         end = min((at for at in stops if at >= rest.at), default=float("inf"))

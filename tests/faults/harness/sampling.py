@@ -145,7 +145,7 @@ class Sampler(threading.Thread):
             while not self._stopped.wait(self._interval_s):
                 with suppress(*UNREACHABLE):
                     self._journal.add(*self._take())
-        except Exception as error:  # noqa: BLE001 - raised by `stop`
+        except Exception as error:  # noqa: BLE001 - kept for `raise_failure`
             self._failure = error
 
     def stop(self) -> None:

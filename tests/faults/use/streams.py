@@ -327,9 +327,9 @@ class Schedule:
             self.committed |= {(store, log): end for log, end in query.position.items()}
 
     def _stored(self, use: Use) -> dict[Log, int]:
-        """Return the offsets of a group that all of its stores have, without those of topics that were created again.
+        """Return the group's smallest offsets over its stores. Leaves out partitions that one of the stores lacks.
 
-        Such an offset may be of the deleted topic.
+        Also leaves out topics that were created again: their offsets may be of the deleted topic.
         """
         found: dict[Log, list[int]] = defaultdict(list)
         stores, group = self._stores(use), f"{self.topics.prefix}-g"

@@ -28,15 +28,15 @@ def test_foreign_lines(text: str) -> None:
 
 
 def test_merged_journals(tmp_path: Path) -> None:
-    """Journals are merged in the order of time, without the torn lines of killed processes."""
+    """Journals are merged in the order of time, without the torn last line of a killed process."""
     first, second = Committed(2.0, "t", 0, 5), Life(1.0, "member-0", 0, "killed")
     (tmp_path / "a").write_text(line(first) + "\n" + line(second)[:9])
-    (tmp_path / "b").write_text(line(first)[:20] + "\n" + line(second) + "\n")
+    (tmp_path / "b").write_text(line(second) + "\n")
     assert merged([tmp_path / "a", tmp_path / "b"]).events == (second, first)
 
 
 def test_journal_of_a_killed_run(tmp_path: Path) -> None:
-    """A member's next run ends a torn line, so that only the torn event is lost; a whole line stays as it is."""
+    """A member's next run removes a torn line, so that only the torn event is lost; a whole line stays as it is."""
     torn, whole = tmp_path / "torn", tmp_path / "whole"
     torn.write_text(line(Life(1.0, "m", 0, "fenced"))[:9])
     whole.write_text(line(Life(1.0, "m", 0, "fenced")) + "\n")
@@ -44,7 +44,7 @@ def test_journal_of_a_killed_run(tmp_path: Path) -> None:
     for path in (torn, whole):
         member = Member(None, {"name": "m", "run": 1, "journal": str(path)})  # type: ignore[arg-type]
         for _ in range(2):
-            member.end_torn_line()
+            member.drop_torn_line()
         member.journal([event])
     assert merged([torn]).events == (event,)
     assert len(merged([whole]).events) == 2

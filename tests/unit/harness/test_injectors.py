@@ -87,7 +87,7 @@ def inject(cluster: Cluster, tmp_path: Path) -> Callable[..., list[str]]:
 
 @pytest.mark.parametrize("draw", [0.0, 0.99])
 def test_expired_session(cluster: Cluster, inject: Callable[..., list[str]], draw: float) -> None:
-    """The session of a registered member expires, not a later one of another client, nor one that the wire has not seen."""
+    """Only the session of a registered member expires, and only if its password was seen on the wire."""
     running = Running(Group(7, 9))
     greetings = [greeting(7), b"", greeting(8), greeting(8)]
     assert inject("session expired", running, *greetings, draw=draw) == ["session expired"]

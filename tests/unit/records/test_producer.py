@@ -121,7 +121,7 @@ def clock() -> Clock:
 
 
 def test_the_protocol_has_no_constructor() -> None:
-    """Sender has no constructor to inherit: Python 3.10 replaces a protocol's constructor with one that does nothing."""
+    """Sender defines no constructor: in Python 3.10, senders would inherit an empty one in its place."""
     assert Sender.__init__.__module__ == "typing"
 
 

@@ -62,7 +62,7 @@ input()
 
 
 def test_commit_after_a_time_out() -> None:
-    """A commit waits for the answer to its own command, not to that of an earlier commit that timed out."""
+    """After a commit has timed out, the next commit waits for its own answer."""
     consumer = OldConsumer("zk1:2181", "g", topics={"t": 1})
     try:
         for _ in range(2):
