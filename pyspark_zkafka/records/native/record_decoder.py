@@ -286,15 +286,23 @@ def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The blocks of the stream that Java's producers write (snappy-java), each after its length."""
-    at = _XERIAL_HEADER_BYTES
-    while at < len(data):
+    """The blocks of the streams that Java's producers write, each after its length. Streams may follow each other.
+
+    As SnappyInputStream of snappy-java 1.1.10, which ignores up to three bytes after the last block.
+    """
+    at = 0
+    while len(data) - at >= _XERIAL_LENGTH_BYTES:
+        if data[at : at + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            at += _XERIAL_HEADER_BYTES
+            continue
         length = int.from_bytes(data[at : at + _XERIAL_LENGTH_BYTES], "big", signed=True)
         at += _XERIAL_LENGTH_BYTES
         if not 0 < length <= len(data) - at:
-            raise CorruptRecords(f"a snappy block of {length} bytes, with {max(len(data) - at, 0)} left")
+            raise CorruptRecords(f"a snappy block of {length} bytes, with {len(data) - at} left")
         yield data[at : at + length]
         at += length
+    if at > len(data):
+        raise CorruptRecords("a snappy stream without its whole header")
 
 
 def _snappy_block(data: memoryview, bound: int, done: int = 0) -> pa.Buffer:

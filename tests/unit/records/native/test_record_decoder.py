@@ -101,3 +101,17 @@ def test_several_xerial_blocks() -> None:
         unpacked("xerial", xerial(b""))
     with pytest.raises(CorruptRecords):
         unpacked("xerial", xerial(b"") + b"\0\0")
+
+
+def test_several_xerial_streams() -> None:
+    """Streams may follow each other, also without blocks, and up to three stray bytes are ignored, as snappy-java does."""
+    header, more = xerial(b""), b"more"
+    for streams in (
+        xerial(TEXT) + xerial(more),
+        xerial(TEXT) + header + xerial(more) + header,
+        header + xerial(TEXT, 100) + xerial(more) + b"\0\0\0",
+    ):
+        assert unpacked("xerial", streams) == TEXT + more
+    for cut in (header[:10], header[:4] + b"other magic!", b"\0\0\0\0"):
+        with pytest.raises(CorruptRecords, match="a snappy (stream|block)"):
+            unpacked("xerial", xerial(TEXT) + cut)
