@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -27,6 +28,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import is_refusal, kafka_errors
+from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
+from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection, refers, task_rack
 
 C = TypeVar("C")
@@ -61,6 +64,13 @@ _FORCED: dict[str, Any] = {
 # Larger fetches than librdkafka's default cost brokers less per record; still larger ones exceed the processor's cache.
 _FETCH_BYTES = 64 * 1024 * 1024
 _RESPONSE_OVERHEAD_BYTES = 512
+_PROBE = "probe"  # librdkafka then looks for the system's authorities
+_FILES = {  # by librdkafka's name
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.certificate.location": "ssl.keystore.location",
+    "ssl.key.location": "ssl.keystore.location",
+    "ssl.keystore.location": "ssl.keystore.location",
+}
 _SESSION_MS = 45_000  # librdkafka's default
 # librdkafka's defaults of a fetch and of a message, and its least message.
 _LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1_000_000, 1_000
@@ -141,9 +151,11 @@ def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> dict[str, Any]:
     """Return the configuration of a client of confluent-kafka. `note` receives the client's errors.
 
-    With a token provider, first gets a token: confluent-kafka would replace the provider's error by one without a reason.
-    A client made after a refused login gets a new token.
+    First checks that the files can be read: OpenSSL's errors do not name them. With a token provider, then gets a token:
+    confluent-kafka would replace the provider's error by one without a reason. A client made after a refused login gets a
+    new token.
     """
+    _require_files(properties)
     config = {**properties, "error_cb": note}
     provider = config.pop(token_providers.PROVIDER, None)
     if provider is None:
@@ -157,6 +169,20 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
 
     token_providers.fetch_token(*provided)
     return {**config, "error_cb": note_refusal, "oauth_cb": token_providers.oauth_callback(provider)}
+
+
+def _require_files(properties: Mapping[str, Any]) -> None:
+    for name, java in _FILES.items():
+        path = Path(str(properties.get(name, _PROBE)))
+        try:
+            if str(path) != _PROBE and not path.is_dir():
+                path.open("rb").close()
+        except OSError as error:
+            shown = "a file" if is_secret(name) else path
+            raise UNUSABLE_KAFKA_PROPERTY(
+                f"kafka.{name} ({java} in Java) names {shown}, which cannot be read: {error.strerror}. Place the file at this "
+                "path on the driver and on every executor"
+            ) from None  # its text has the path, which may be secret
 
 
 def librdkafka_logger() -> logging.Logger:

@@ -93,6 +93,11 @@ _UNREACHABLE = (
     "addresses in their advertised.listeners can be resolved and reached from here, and that kafka.security.protocol is "
     "theirs"
 )
+_CLOSED = (
+    "servers accept connections and close them without an answer; check first that kafka.security.protocol (PLAINTEXT by "
+    "default) is the listener's: with TLS SSL or SASL_SSL, with a login SASL_PLAINTEXT or SASL_SSL; then that "
+    "kafka.bootstrap.servers has brokers, not ZooKeeper (port 2181)"
+)
 _OFFSETS_UNANSWERED = "Failed to get committed offsets"
 _NO_OFFSETS = (
     "no coordinator answered, or a transaction with offsets of the group is open; check that the brokers run, that their "
@@ -219,6 +224,8 @@ class ErrorReports:
         """The error if no broker can be reached, by the last report. None otherwise, and after a refusal."""
         if not self._all_down or self._refusal is not None:
             return None
+        if self._cause is None and not self.is_answered:  # librdkafka reports refused connections, but not closed ones
+            return BROKERS_UNAVAILABLE(f"{doing}: {_CLOSED}")
         return BROKERS_UNAVAILABLE(f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
 
 

@@ -128,11 +128,18 @@ class TestTls:
             later.join()
 
     def test_missing_file(self, tls: Options) -> None:
-        """A missing trust store raises an error that names librdkafka's property."""
+        """A missing trust store raises an error that names the property and the file."""
         options = parse_read({**tls, self.JAVA: "/no/such/file.pem"})
-        fails_soon(
-            OptionError, r"ssl\.ca\.location failed.*on the driver and on every executor", lambda: plan_batch(options)
-        )
+        match = r"kafka\.ssl\.ca\.location .* names /no/such/file\.pem, .*No such file.*on the driver and on every executor"
+        fails_soon(OptionError, match, lambda: plan_batch(options))
+
+    @pytest.mark.parametrize("listener", ["TLS", "BOTH"])
+    def test_without_tls(self, fortress: LocalCluster, listener: str) -> None:
+        """Without TLS, a TLS listener only closes connections. The error names the protocol first."""
+        servers = fortress.listener_servers(listener)
+        options = parse_read({"kafka.bootstrap.servers": servers, "subscribe": "orders", "fetchOffset.numRetries": "0"})
+        match = r"BROKERS_UNAVAILABLE.*without an answer; check first that kafka\.security\.protocol"
+        fails_soon(ClusterStateError, match, lambda: plan_batch(options))
 
     @pytest.mark.long
     def test_client_certificate(self, tls: Options, pem: dict[str, str], shown: Callable[..., None]) -> None:

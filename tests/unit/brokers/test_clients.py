@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from pyspark_zkafka.brokers.clients import (
     CLIENT_DEFAULTS,
     MessageClient,
+    client_config,
     consumer_properties,
+    ignore,
     librdkafka_logger,
     lookup_properties,
     make_consumer,
@@ -81,13 +84,25 @@ def test_logger(caplog: pytest.LogCaptureFixture) -> None:
     assert librdkafka_logger().isEnabledFor(logging.DEBUG)
 
 
-def test_refused_properties() -> None:
+def test_refused_properties(tmp_path: Path) -> None:
     """Properties that librdkafka refuses raise an option error."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("no certificate")
     with (
-        pytest.raises(OptionError, match="UNUSABLE_KAFKA_PROPERTY"),
-        MessageClient({**PROPERTIES, "security.protocol": "ssl", "ssl.ca.location": "/no"}),
+        pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*ssl\.ca\.location failed"),
+        MessageClient({**PROPERTIES, "security.protocol": "ssl", "ssl.ca.location": str(authority)}),
     ):
         pass
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    """A file that cannot be read is named, unless its name may be a secret. Folders, and the system's, are librdkafka's."""
+    for name, shown in (("ssl.ca.location", "/no/such.pem"), ("ssl.key.location", "a file")):
+        with pytest.raises(OptionError, match=rf"kafka\.{name} \(ssl.* names {shown}, which .*: No such file") as caught:
+            client_config({name: "/no/such.pem"}, ignore)
+        assert ("/no/such.pem" in str(caught.value)) is (shown != "a file")
+    for place in (str(tmp_path), "probe"):
+        assert client_config({"ssl.ca.location": place}, ignore)["ssl.ca.location"] == place
 
 
 def test_closed() -> None:

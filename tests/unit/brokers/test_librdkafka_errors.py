@@ -173,6 +173,21 @@ def test_brokers_out_of_reach() -> None:
     assert reports.unreachable("listing") is None
 
 
+def test_connections_that_are_closed() -> None:
+    """If all brokers are down and no connection has failed, another protocol is the first cause to check."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/1 brokers are down"))
+    error = reports.unreachable("listing topics")
+    assert isinstance(error, BrokersUnavailable)
+    assert error.message.startswith(
+        "listing topics: servers accept connections and close them without an answer; check first"
+    )
+    assert error.message.index("kafka.security.protocol") < error.message.index("kafka.bootstrap.servers")
+    reports.answered()
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert "accept connections" not in str(reports.unreachable("listing topics"))
+
+
 @pytest.mark.parametrize(
     ("code", "lost"), [(KafkaError._TRANSPORT, True), (KafkaError._RESOLVE, True), (KafkaError._AUTHENTICATION, False)]
 )
