@@ -157,8 +157,8 @@ DELETION_DISABLED = errors.ClusterStateError.define("""DELETION_DISABLED
     A topic cannot be deleted because the controller has `delete.topic.enable=false`. Set it to true on all brokers, and
     restart them.""")
 TOPIC_REFUSED = errors.ClusterStateError.define("""TOPIC_REFUSED
-    The brokers refuse to create a topic, or to add partitions to it; nothing was changed. Correct what the message names:
-    the name, the number of partitions or replicas, or the brokers' policy.""")
+    The brokers refuse to create or delete a topic, or to add partitions to it; nothing was changed. Correct what the
+    message names: the name, the number of partitions or replicas, or the brokers' policy.""")
 NO_COORDINATORS = errors.ClusterStateError.define("""NO_COORDINATORS
     A stream cannot join a group that Kafka coordinates because the brokers are older than 0.9. Set
     `groupMembership=zookeeper`.""")

@@ -25,7 +25,13 @@ from pyspark_zkafka.brokers.log_lookups import (
     lookup_client,
     offset_requests,
 )
-from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, INVALID_TOPIC_CONFIG, KAFKA_ERROR, TOPIC_REFUSED
+from pyspark_zkafka.conditions import (
+    BROKERS_UNAVAILABLE,
+    DELETION_DISABLED,
+    INVALID_TOPIC_CONFIG,
+    KAFKA_ERROR,
+    TOPIC_REFUSED,
+)
 from pyspark_zkafka.errors import NoLeader, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
@@ -168,12 +174,28 @@ class KafkaAdmin(AdminRequests):
             lambda client: client.create_partitions([new], request_timeout=self._timeout_s, validate_only=validate_only),
         )
 
+    def delete_topic(self, topic: str) -> None:
+        """Request the deletion of a topic, which the brokers carry out later. Needs Kafka 0.10.1 or later.
+
+        Raises ZKafkaError if the controller refuses, or does not answer.
+        """
+        self._change_topic(
+            topic,
+            f"deleting topic {topic}",
+            lambda client: client.delete_topics([topic], request_timeout=self._timeout_s),
+        )
+
     def _change_topic(self, topic: str, doing: str, ask: Callable[[AdminClient], Mapping[str, Future[Any]]]) -> None:
         self._begin_request()
         try:
             self._result(doing, ask(self._admin())[topic])
         except KafkaException as error:
             found = error.args[0]
+            if found.code() == KafkaError.TOPIC_DELETION_DISABLED:
+                raise DELETION_DISABLED(
+                    f"The controller refuses {doing}, because delete.topic.enable is false; set it to true on all brokers, "
+                    "and restart them"
+                ) from error
             if found.code() in _REFUSED_TOPIC_CODES:
                 text = f"The controller refuses {doing}: {found.str().rstrip('.')} ({found.name()})"
                 raise TOPIC_REFUSED(f"{text}; nothing was changed, correct the request") from error

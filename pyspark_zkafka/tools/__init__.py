@@ -39,6 +39,7 @@ _topics.command("list")(views.list_topics)
 _topics.command("describe")(views.describe_topics)
 _topics.command("create")(topic_changes.create)
 _topics.command("alter")(topic_changes.alter)
+_topics.command("delete")(topic_changes.delete)
 _topics.command("tail")(topic_records.tail)
 _topics.command("produce")(topic_records.produce)
 

@@ -52,6 +52,7 @@ from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason
 T = TypeVar("T")
 
 WAIT_S = 600.0
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is done.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="The longest wait until it is done.")]
 
@@ -61,8 +62,6 @@ _ELECTION = columns("topic partition leader preferred_replica election", right="
 _LEADS_ALREADY = "the preferred replica leads already"
 _DELETED = columns("topic partition_count replication_factor", right="partition_count replication_factor")
 _ENABLE = "delete.topic.enable"
-
-_Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
 
 
 @reads_cluster
@@ -237,7 +236,7 @@ def _row(candidate: Candidate) -> Row:
 
 
 @changes_cluster
-def delete_topic(target: Target, topics: _Topics, no_wait: NoWait = False, timeout: Timeout = WAIT_S) -> None:
+def delete_topic(target: Target, topics: Topics, no_wait: NoWait = False, timeout: Timeout = WAIT_S) -> None:
     """Delete topics with all their records, and wait until they are gone.
 
     Example: zkafka admin delete-topic old-orders --zookeeper zk1:2181/kafka
@@ -248,7 +247,7 @@ def delete_topic(target: Target, topics: _Topics, no_wait: NoWait = False, timeo
         require_deletable(topics, snapshot)
         _check_enabled(target, snapshot)
         if target.dry_run or not target.output.as_json:
-            _write_topics(target, snapshot)
+            write_deleted(target, snapshot)
         if not target.proceed(f"Delete {len(snapshot.topics)} topics and all their records?"):
             return
         request_deletion(client, topics)
@@ -260,7 +259,7 @@ def delete_topic(target: Target, topics: _Topics, no_wait: NoWait = False, timeo
                     set_done(len(snapshot.topics) - len(left))
             target.output.note(f"Deleted: {', '.join(snapshot.topics)}")
         if target.output.as_json:
-            _write_topics(target, snapshot)
+            write_deleted(target, snapshot)
 
 
 def require_deletable(topics: Collection[str], snapshot: ClusterSnapshot) -> None:
@@ -288,7 +287,8 @@ def _check_enabled(target: Target, snapshot: ClusterSnapshot) -> None:
         )
 
 
-def _write_topics(target: Target, snapshot: ClusterSnapshot) -> None:
+def write_deleted(target: Target, snapshot: ClusterSnapshot) -> None:
+    """Write the topics that a command deletes."""
     rows = topic_rows(ClusterReport(snapshot))
     named = [{**row, "partition_count": row["partitions"], "replication_factor": row["replication"]} for row in rows]
     target.output.rows(named, _DELETED)

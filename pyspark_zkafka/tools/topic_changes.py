@@ -1,4 +1,4 @@
-"""``zkafka topics create`` and ``alter``, by the brokers' API as kafka-topics.
+"""``zkafka topics create``, ``alter`` and ``delete``, by the brokers' API as kafka-topics.
 
 References
 ----------
@@ -12,7 +12,10 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.conditions import TOPIC_REFUSED
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.checkpoint import TopicIdentity
 from pyspark_zkafka.options.kinds import TOPIC
+from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, Topics, follow, require_deletable, write_deleted
 from pyspark_zkafka.tools.admin_config import parse_settings
 from pyspark_zkafka.tools.command import Target, Topic, changes_cluster, open_servers, require_topics
 from pyspark_zkafka.tools.output import columns
@@ -98,3 +101,42 @@ def alter(target: Target, topic: Topic, partitions: _MorePartitions) -> None:
         if target.proceed(f"Add {partitions - present} partition(s) to topic {topic}?"):
             admin.add_partitions(topic, partitions, validate_only=False)
             target.output.note(f"Topic {topic} has {partitions} partitions.")
+
+
+@changes_cluster
+def delete(target: Target, topics: Topics, no_wait: NoWait = False, timeout: Timeout = WAIT_S) -> None:
+    """Delete topics with all their records, and wait until they are gone.
+
+    Example: zkafka topics delete old-orders --bootstrap-server broker1:9092
+    """
+    with open_servers(target) as servers:
+        admin = servers.admin
+        found = admin.snapshot(topics)
+        require_deletable(topics, found)
+        if target.dry_run or not target.output.as_json:
+            write_deleted(target, found)
+        if not target.proceed(f"Delete {len(found.topics)} topics and all their records?"):
+            return
+        requested: list[str] = []
+        try:
+            for topic in found.topics:
+                admin.delete_topic(topic)
+                requested.append(topic)
+        except ZKafkaError:
+            if requested:
+                target.output.note(f"The brokers delete {', '.join(requested)}, but not the other topics.")
+            raise
+
+        def remaining() -> list[str]:
+            present = admin.snapshot(topics).topics
+            return [name for name in present if not TopicIdentity.of(found.topics[name]).differs_from(present[name])]
+
+        if no_wait:
+            target.output.note("The deletion was requested.")
+        else:
+            with target.output.progress("topics deleted", len(requested)) as set_done:
+                for left in follow(remaining, lambda left: not left, timeout):
+                    set_done(len(requested) - len(left))
+            target.output.note(f"Deleted: {', '.join(requested)}")
+        if target.output.as_json:
+            write_deleted(target, found)

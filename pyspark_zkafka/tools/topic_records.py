@@ -433,7 +433,7 @@ def interrupted_afterwards() -> Iterator[None]:
 
 
 def read_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
-    """Yield lines as they arrive, without their line breaks; the last one need not have one.
+    """Yield lines as they arrive, without their line breaks (LF or CRLF); the last one need not have one.
 
     `read` returns what has arrived, at most the given number of bytes; nothing at the end.
     """
@@ -441,9 +441,9 @@ def read_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
     while data := read(_INPUT_BYTES):
         *lines, rest = (rest + data).split(b"\n")
         if lines:
-            yield lines
+            yield [line.removesuffix(b"\r") for line in lines]
     if rest:
-        yield [rest]
+        yield [rest.removesuffix(b"\r")]
 
 
 def make_batch(

@@ -49,7 +49,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def check_changes(run: Run, topic: str, replicas: int) -> None:
-    """Create a topic and add partitions, with dry runs and refusals."""
+    """Create a topic, add partitions, and create and delete another topic, with dry runs and refusals."""
     settings = ("--partitions", "3", "--replication-factor", str(replicas), "--config", "retention.ms=60000")
     assert run("topics", "create", topic, *settings, "--dry-run").exit_code == 0
     assert topic not in [row["topic"] for row in rows(run("topics", "list", "--json"))]
@@ -75,6 +75,14 @@ def check_changes(run: Run, topic: str, replicas: int) -> None:
     assert "UNKNOWN_TOPIC" in run("topics", "alter", f"{topic}-none", "--partitions", "3", "--yes").stderr
     rows(run("topics", "alter", topic, "--partitions", "5", "--yes", "--json"))
     eventually(lambda: len(rows(run("topics", "describe", topic, "--json"))) == 5, 30, "there are not 5 partitions")
+
+    old = f"{topic}-old"
+    rows(run("topics", "create", old, "--partitions", "2", "--yes", "--json"))
+    assert run("topics", "delete", old, "--dry-run").exit_code == 0
+    assert [row["topic"] for row in rows(run("topics", "delete", old, "--yes", "--json"))] == [old]
+    assert old not in [row["topic"] for row in rows(run("topics", "list", "--json"))]
+    again = run("topics", "delete", old, "--yes")
+    assert (again.exit_code, "UNKNOWN_TOPIC" in again.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("run", ["zookeeper", *seldom("brokers")], indirect=True)

@@ -1,4 +1,4 @@
-"""``zkafka topics create`` and ``alter`` with fake brokers."""
+"""``zkafka topics create``, ``alter`` and ``delete`` with fake brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_zkafka.conditions import TOPIC_REFUSED
 from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.topic_changes import alter, create
+from pyspark_zkafka.tools.topic_changes import alter, create, delete
 
 Show = Callable[..., tuple[str, str]]
 
@@ -22,11 +22,16 @@ class Admin:
     """The part of `KafkaAdmin` that these commands use, with topics, numbers of partitions, and an optional refusal."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"t": 2})
+    ids: dict[str, str] = field(default_factory=dict)
     refusal: ZKafkaError | None = None
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
     def snapshot(self, names: Collection[str]) -> ClusterSnapshot:
-        found = {n: Topic(n, dict.fromkeys(range(count), (1,))) for n, count in self.topics.items() if n in names}
+        found = {
+            n: Topic(n, dict.fromkeys(range(count), (1,)), topic_id=self.ids.get(n))
+            for n, count in self.topics.items()
+            if n in names
+        }
         return ClusterSnapshot({}, found)
 
     def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str], **how: bool) -> None:
@@ -34,6 +39,10 @@ class Admin:
 
     def add_partitions(self, name: str, total: int, **how: bool) -> None:
         self._ask("alter", name, total, how["validate_only"])
+
+    def delete_topic(self, name: str) -> None:
+        self._ask("delete", name)
+        del self.topics[name]
 
     def _ask(self, *request: Any) -> None:
         self.asked.append(request)
@@ -97,3 +106,48 @@ def test_alter(validator: Admin, run: Callable[..., list[Row]]) -> None:
     """Brokers check the new number of partitions before they add them."""
     assert run(alter, "t", 4) == [{"topic": "t", "partitions": 2, "new_partitions": 4}]
     assert validator.asked == [("alter", "t", 4, True), ("alter", "t", 4, False)]
+
+
+def test_delete(validator: Admin, run: Callable[..., list[Row]]) -> None:
+    """Existing topics are deleted, and shown as they were."""
+    validator.topics = {"t": 2, "u": 1, "v": 1}
+    rows = run(delete, ["u", "t"])
+    assert [tuple(row.values()) for row in rows] == [("t", 2, 1), ("u", 1, 1)]
+    assert validator.asked == [("delete", "t"), ("delete", "u")]
+    assert validator.topics == {"v": 1}
+
+
+def test_delete_refusals(validator: Admin, show: Show) -> None:
+    """A dry run, an unknown topic and Kafka's own topics delete nothing. A refusal names the topics deleted before it."""
+    assert show(delete, ["t"], dry_run=True)[1] == "Dry run: nothing was changed.\n"
+    with pytest.raises(UnknownTopic, match="gone"):
+        show(delete, ["t", "gone"])
+    validator.topics["__consumer_offsets"] = 1
+    with pytest.raises(OptionError, match="internal topic"):
+        show(delete, ["__consumer_offsets", "t"])
+    assert validator.asked == []
+
+
+def test_partial_deletion(validator: Admin, show: Show, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """If the brokers refuse a topic, the error is preceded by the topics that they delete."""
+    validator.topics = {"t": 2, "u": 1}
+
+    def refuse(name: str) -> None:
+        if name == "u":
+            raise TOPIC_REFUSED("no")
+        del validator.topics[name]
+
+    monkeypatch.setattr(validator, "delete_topic", refuse)
+    with pytest.raises(ClusterStateError, match="TOPIC_REFUSED"):
+        show(delete, ["t", "u"])
+    assert "The brokers delete t, but not the other topics." in capsys.readouterr().err
+
+
+def test_deletion_of_a_topic_that_is_created_again(validator: Admin, show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends when the deleted topic is gone, also if a producer has created another one of its name."""
+    validator.ids["t"] = "first"
+    monkeypatch.setattr(validator, "delete_topic", lambda name: validator.ids.update({name: "second"}))
+    assert show(delete, ["t"])[1].splitlines()[-1] == "Deleted: t"
+    monkeypatch.setattr(validator, "delete_topic", lambda name: None)
+    with pytest.raises(ClusterStateError, match="ADMIN_UNFINISHED"):
+        show(delete, ["t"], timeout=0)

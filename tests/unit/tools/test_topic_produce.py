@@ -22,11 +22,11 @@ from tests.support.cases import each
         ([b"a\nb"], [[b"a"], [b"b"]]),
         ([b"a", b"b\nc", b"\n"], [[b"ab"], [b"c"]]),
         ([b"\n\n"], [[b"", b""]]),
-        ([b"a\r\n"], [[b"a\r"]]),
+        ([b"a\r\n\r\nb\rc\r", b"\nd\r"], [[b"a", b""], [b"b\rc"], [b"d"]]),
     ],
 )
 def test_lines(arrived: list[bytes], expected: list[list[bytes]]) -> None:
-    """Lines are yielded once they are complete, the last one may lack its line break, and bytes stay unchanged."""
+    """Lines are yielded once they are complete. The last one may lack its line break, LF or CRLF. Bytes stay unchanged."""
     pieces = iter(arrived)
     assert list(read_lines(lambda size: next(pieces, b""))) == expected
 

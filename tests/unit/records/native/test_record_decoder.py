@@ -113,5 +113,5 @@ def test_several_xerial_streams() -> None:
     ):
         assert unpacked("xerial", streams) == TEXT + more
     for cut in (header[:10], header[:4] + b"other magic!", b"\0\0\0\0"):
-        with pytest.raises(CorruptRecords, match="a snappy (stream|block)"):
+        with pytest.raises(CorruptRecords, match="a snappy"):
             unpacked("xerial", xerial(TEXT) + cut)
