@@ -17,6 +17,7 @@ from pyspark_zkafka.model.view_tables import VIEWS, view_problems
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.formats import parse_formats
+from pyspark_zkafka.options.kinds import INT32
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import STREAM, TABLE, Scope
 from pyspark_zkafka.options.values import (
@@ -38,7 +39,6 @@ _BROKER = re.compile(
 )
 """What librdkafka takes as the address of a broker: also with a protocol, without a port, or of IPv6."""
 _PORTS = range(1, 65_536)
-_MOST_MS = 2**31 - 1  # clients wait for 24 days at most
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
 _HOST_NAME_CHECK = "zookeeper.ssl.endpoint.identification.algorithm"
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
@@ -161,9 +161,9 @@ def read_options(
         min_records=given.value("minRecordsPerPartition"),
         include_headers=given.value("includeHeaders"),
         push_filters=given.value("pushFilters"),
-        poll_timeout_ms=min(given.value("kafkaConsumer.pollTimeoutMs"), _MOST_MS),
+        poll_timeout_ms=min(given.value("kafkaConsumer.pollTimeoutMs"), INT32),
         retries=given.value("fetchOffset.numRetries"),
-        retry_interval_ms=min(given.value("fetchOffset.retryIntervalMs"), _MOST_MS),
+        retry_interval_ms=min(given.value("fetchOffset.retryIntervalMs"), INT32),
         skip_offline=given.value("offlinePartitions"),
         client_group=given.text("kafka.group.id") or given.value("groupIdPrefix"),
         formats=parse_formats(given, subscription),

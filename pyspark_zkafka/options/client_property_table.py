@@ -87,6 +87,15 @@ def _between(low: int, high: int) -> Callable[[str], str]:
     return read
 
 
+def _refresh_interval(low: int) -> Callable[[str], str]:
+    """Shorten an interval to twelve minutes: librdkafka keeps metadata for three intervals, in microseconds of 32 bits.
+
+    After an overflow, metadata are outdated at once, and no request for offsets is sent.
+    """
+    whole = _between(low, 3_600_000)
+    return lambda text: str(min(int(whole(text)), 715_000))
+
+
 def _negative_as_zero(text: str) -> str:
     """Convert Java's -1, for the system's default or no limit, to librdkafka's 0."""
     return "0" if _integer(text) == -1 else _whole(text)
@@ -263,7 +272,8 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("CP", _whole, "message.max.bytes", "receive.message.max.bytes"),
     *_rows("CP", _whole, "max.in.flight.requests.per.connection", alias="max.in.flight"),
     # Java's metadata.max.age.ms is the refresh interval; librdkafka's is the life of an entry.
-    ClientProperty("metadata.max.age.ms", "CP", _between(1, 3_600_000), "topic.metadata.refresh.interval.ms"),
+    ClientProperty("metadata.max.age.ms", "CP", _refresh_interval(1), "topic.metadata.refresh.interval.ms"),
+    ClientProperty("topic.metadata.refresh.interval.ms", "CP", _refresh_interval(-1)),
     # Reading
     *_rows("C", _whole, "max.partition.fetch.bytes", alias="fetch.message.max.bytes"),
     *_rows("C", _whole, "fetch.max.bytes", "queued.max.messages.kbytes", "queued.min.messages"),

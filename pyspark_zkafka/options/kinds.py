@@ -35,7 +35,9 @@ _COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
 _TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
 _FROM_EDGE = re.compile(r"(earliest|latest)(?:\s*([+-])\s*([0-9]{1,18}))?", re.IGNORECASE)
 _SHOWN_CHARACTERS = 200
-_INT32, _INT64 = range(2**31), range(-(2**63), 2**63)
+_INT64 = range(-(2**63), 2**63)
+INT32 = 2**31 - 1
+"""The largest value of 32 bits: of Java's options, of ZooKeeper's protocol, and of waits in ms."""
 
 _SERVER = re.compile(r"(?P<host>[^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?")
 _NO_KERBEROS = (
@@ -94,7 +96,7 @@ def integer(at_least: int, unit: str = "", at_most: int | None = None) -> Kind:
     def read(_: str, value: str) -> int:
         if re.fullmatch(r"[+-]?[0-9]{1,19}", value) and at_least <= int(value) <= most:
             return int(value)
-        is_large = at_most is not None or re.fullmatch(r"[+]?[0-9]{19,}", value) is not None
+        is_large = re.fullmatch(r"[+]?[0-9]*[1-9][0-9]*", value) is not None  # a number below at_least is 0 or negative
         bounds = f" from {at_least} to {most}" if is_large else f", {at_least} or more"
         raise ValueError(f"a whole number{bounds}")
 
@@ -186,7 +188,7 @@ def _read_regex(text: str) -> str:
 def _read_assignment(option: str, text: str) -> Assign:
     found: set[TopicPartition] = set()
     for topic, numbers in _json_object(option, text, _ASSIGN_FORM).items():
-        if not isinstance(numbers, list) or not all(type(n) is int and n in _INT32 for n in numbers):
+        if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n <= INT32 for n in numbers):
             raise _malformed(option, text, _ASSIGN_FORM)
         found.update(TopicPartition(topic, n) for n in numbers)
     if not found:
@@ -258,7 +260,7 @@ def _by_partition(
     """Read the positions of a topic's partitions, from ``{"0": 23}``. `word` reads a text; it returns None to refuse it."""
     found: dict[TopicPartition, int | _Word] = {}
     for partition, position in given.items() if isinstance(given, dict) else ():
-        is_partition = re.fullmatch("[0-9]{1,10}", partition) is not None and int(partition) in _INT32
+        is_partition = re.fullmatch("[0-9]{1,10}", partition) is not None and int(partition) <= INT32
         is_offset = type(position) is int and position in _INT64
         value = position if is_offset else word(position) if isinstance(position, str) else None
         if not is_partition or value is None:
@@ -405,7 +407,7 @@ def _read_schema(option: str, value: str) -> str:
 
 
 def _read_version(option: str, value: str) -> int | None:
-    return None if value.lower() == "latest" else int(integer(1).read(option, value))
+    return None if value.lower() == "latest" else int(integer(1, at_most=INT32).read(option, value))
 
 
 BOOLEAN = choice(true=True, false=False)

@@ -15,6 +15,7 @@ from pyspark_zkafka.model.topic_names import topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.model.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
 from pyspark_zkafka.options.batch import joins_kafka, offset_spec, parse_read, read_options
+from pyspark_zkafka.options.kinds import INT32
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
 from pyspark_zkafka.options.values import (
@@ -103,7 +104,7 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
         strategy=given.value(_STRATEGY, "cooperative-sticky" if in_kafka else "range"),
         max_retries=retries,
         backoff_ms=backoff_ms,
-        hold_ms=retries * backoff_ms // 2 if hold_ms is None else hold_ms,
+        hold_ms=min(retries * backoff_ms // 2, INT32) if hold_ms is None else hold_ms,
         kafka=KafkaGroupOptions(
             protocol=given.value("group.protocol"),
             strategy=strategy if strategy in KAFKA_STRATEGIES else "cooperative-sticky",

@@ -8,9 +8,10 @@ from typing import Any, Literal
 from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.partitioners import PARTITIONERS
 from pyspark_zkafka.model.view_tables import VIEWS
+from pyspark_zkafka.model.znodes.groups import MAX_THREADS
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.client_property_table import PROPERTIES
-from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, TOPIC, choice, integer, text
+from pyspark_zkafka.options.kinds import BOOLEAN, INT32, PEM_FILE, TOPIC, choice, integer, text
 from pyspark_zkafka.options.values import concerns_connection
 
 Scope = Literal["read", "write", "stream"]
@@ -47,12 +48,18 @@ CONNECTION: tuple[Option, ...] = (
     Option("zookeeper.connect", kinds.ENSEMBLE, _ALL, "The ensemble, and the chroot that the brokers use."),
     Option(
         "zookeeper.session.timeout.ms",
-        integer(1, "ms"),
+        integer(1, "ms", INT32),
         _ALL,
         "Time after which a lost session expires, within ZooKeeper's minSessionTimeout and maxSessionTimeout.",
         "6000",
     ),
-    Option("zookeeper.connection.timeout.ms", integer(1, "ms"), _ALL, "Connection timeout.", derived="the session timeout"),
+    Option(
+        "zookeeper.connection.timeout.ms",
+        integer(1, "ms", INT32),
+        _ALL,
+        "Connection timeout.",
+        derived="the session timeout",
+    ),
     Option(
         "zookeeper.auth", kinds.ZOOKEEPER_AUTH, _ALL, "Credentials; sasl needs the extra pyspark-zkafka[sasl].", secret=True
     ),
@@ -257,7 +264,9 @@ TABLE: tuple[Option, ...] = (
     ),
     # How to read
     Option("failOnDataLoss", BOOLEAN, _READS, "Fail if records of the range are gone. If false, log a warning.", "true"),
-    Option("minPartitions", integer(1), _READS, "Approximate minimum of input partitions; large ones are split."),
+    Option(
+        "minPartitions", integer(1, at_most=INT32), _READS, "Approximate minimum of input partitions; large ones are split."
+    ),
     Option("maxRecordsPerPartition", integer(1, "records"), _READS, "Maximum number of offsets in an input partition."),
     Option(
         "minRecordsPerPartition",
@@ -337,7 +346,7 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "session.timeout.ms",
-        integer(1, "ms"),
+        integer(1, "ms", 3_600_000),
         STREAM,
         "Time after which Kafka removes a member without heartbeats, with group.protocol=classic.",
         "45000",
@@ -346,7 +355,11 @@ TABLE: tuple[Option, ...] = (
         "consumer.id", text(), STREAM, "Member name: /consumers/<group>/ids/<group>_<consumer.id>.", derived="generated"
     ),
     Option(
-        "consumer.threads", integer(1), STREAM, "Number of threads for which the member claims partitions: its weight.", "1"
+        "consumer.threads",
+        integer(1, at_most=MAX_THREADS),
+        STREAM,
+        "Number of threads for which the member claims partitions: its weight.",
+        "1",
     ),
     Option(
         "partition.assignment.strategy",
@@ -372,12 +385,16 @@ TABLE: tuple[Option, ...] = (
         derived="true with offsets.storage=kafka and zookeeper.connect, except for a member in Kafka",
     ),
     Option(
-        "rebalance.max.retries", integer(1), STREAM, "Number of failed attempts to claim partitions before a warning.", "4"
+        "rebalance.max.retries",
+        integer(1, at_most=INT32),
+        STREAM,
+        "Number of failed attempts to claim partitions before a warning.",
+        "4",
     ),
-    Option("rebalance.backoff.ms", integer(1, "ms"), STREAM, "Approximate wait between two attempts.", "2000"),
+    Option("rebalance.backoff.ms", integer(1, "ms", INT32), STREAM, "Approximate wait between two attempts.", "2000"),
     Option(
         "rebalance.hold.ms",
-        integer(0, "ms"),
+        integer(0, "ms", INT32),
         STREAM,
         "Maximum time for which a member keeps revoked partitions, to finish the micro-batch that reads them.",
         derived="half of rebalance.max.retries x rebalance.backoff.ms; in Kafka a tenth of kafka.max.poll.interval.ms",

@@ -63,6 +63,8 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
         ("producer", {"request.required.acks": "all"}, {"acks": "all"}),
         ("consumer", {"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "0"}),
         ("consumer", {"metadata.max.age.ms": "60000"}, {"topic.metadata.refresh.interval.ms": "60000"}),
+        ("consumer", {"metadata.max.age.ms": "3600000"}, {"topic.metadata.refresh.interval.ms": "715000"}),
+        ("producer", {"topic.metadata.refresh.interval.ms": "-1"}, {"topic.metadata.refresh.interval.ms": "-1"}),
         ("consumer", {"check.crcs": "TRUE"}, {"check.crcs": "TRUE"}),
         ("consumer", {"security.protocol": "ssl"}, {"security.protocol": "SSL"}),
         ("consumer", {"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}),

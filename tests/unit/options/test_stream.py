@@ -288,7 +288,10 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
         ),
         ({"subscribeExceptPattern": "[a]" * 4000, "group.id": "g"}, "12000 characters, of which no more than 10000"),
         ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a member has at most 100000"),
-        ({"subscribePattern": "a", "consumer.threads": "100001", "group.id": "g"}, "consumer.threads is 100001;"),
+        (
+            {"subscribePattern": "a", "consumer.threads": "100001", "group.id": "g"},
+            "consumer.threads is '100001'; expected",
+        ),
     ],
 )
 def test_bad_subscription(given: dict[str, str], says: str) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.client_property_table import PROPERTIES
@@ -14,6 +16,7 @@ from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, is_connection_option
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions, WriteOptions
 from tests.support.cases import each
+from tests.support.numeric_limits import LIMITS
 from tests.support.option_problems import problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -194,6 +197,24 @@ def test_scopes(option: Any) -> None:
         else:
             refusal = f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {scope}"
             assert refusal in problems(parse, given)
+
+
+@each("name", LIMITS)
+def test_numeric_limits(name: str) -> None:
+    """A numeric option accepts its limits, and names them in the error for the next number beyond each."""
+    option = BY_NAME[name.lower()]
+    least, most = LIMITS[name]
+    assert [option.kind.read(name, str(value)) for value in (least, most)] == [least, most]
+    with pytest.raises(ValueError, match=f"^a whole number, {least} or more$"):
+        option.kind.read(name, str(least - 1))
+    for value in (most + 1, 10**40):
+        with pytest.raises(ValueError, match=f"^a whole number from {least} to {most}$"):
+            option.kind.read(name, str(value))
+
+
+def test_all_numeric_options_have_limits() -> None:
+    """The table of limits has each option whose value is a number."""
+    assert {option.name for option in TABLE if "integer" in option.kind.form} == LIMITS.keys()
 
 
 def test_example_values() -> None:
