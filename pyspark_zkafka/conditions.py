@@ -277,8 +277,9 @@ PARTITION_LOST = errors.PartitionLost.define("""PARTITION_LOST
     `rebalance.hold.ms`.""")
 
 ENDS_NOT_REACHED = errors.GroupContended.define("""ENDS_NOT_REACHED
-    A query with `trigger(availableNow=True)` ended early because no member of its group owns some partitions. Check
-    that all members subscribe to the same topics with one strategy, and start the query again.""")
+    A query with `trigger(availableNow=True)` ended early because no member of its group owns some partitions, or their
+    owner did not commit and may be dead. Check that all members subscribe to the same topics with one strategy, start
+    the query again, and raise `kafkaConsumer.pollTimeoutMs` if other members take longer to process their records.""")
 COMMIT_CONTENDED = errors.GroupContended.define("""COMMIT_CONTENDED
     Other clients kept changing the group's offsets or owners during a commit. Try again, and find the other client if
     the error recurs; a stream retries automatically.""")

@@ -20,7 +20,7 @@ from confluent_kafka.admin import OffsetSpec
 from pyspark_zkafka.brokers.clients import MessageClient, lookup_properties, make_consumer
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_kafka, kafka_errors, truncation
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
-from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 from pyspark_zkafka.model.records import UNREADABLE_HEADERS, read_headers
 
@@ -227,6 +227,31 @@ def _take(message: Message, samples: Mapping[TopicPartition, _Sample], consumer:
         sample.add(message)
     if sample.done:
         consumer.pause([KafkaTopicPartition(message.topic(), message.partition())])
+
+
+def find_without_records(
+    properties: Mapping[str, Any],
+    ranges: Sequence[OffsetRange],
+    timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[OffsetRange]:
+    """The ranges that hold no record: only markers of transactions, or gaps. A range without an answer in time is absent.
+
+    Blocks until all have answered, or until the timeout. `properties` are from `consumer_properties`. Raises ZKafkaError if
+    the brokers refuse the connection.
+    """
+    waiting, empty = {found.partition: found for found in ranges}, list[OffsetRange]()
+    deadline, reports = clock() + timeout_s, ErrorReports(clock)
+    with closing(make_consumer({**properties, **_SMALL_SAMPLE}, reports)) as consumer:
+        consumer.assign([KafkaTopicPartition(*found.partition, found.start) for found in ranges])
+        while waiting and (left_s := deadline - clock()) > 0:
+            messages = consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S))
+            for message in messages:
+                found = waiting.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)
+                if found is not None and _is_answer(message) and (message.offset() or 0) >= found.until:
+                    empty.append(found)
+            reports.polled("looking for records that are left", answered=any(map(_is_answer, messages)))
+    return empty
 
 
 class LogPosition(NamedTuple):

@@ -107,12 +107,93 @@ class StreamEnds:
         return unanswered
 
 
-class _Owner(NamedTuple):
-    """Another member that owns a partition: its incarnation, and the group's offset and the time when first seen."""
+class _Sight(NamedTuple):
+    """The first sight of an unfinished partition of another member: its owner, the group's offset, and the time."""
 
-    incarnation: str
+    owner: str
     offset: int
-    seen_at: float
+    at: float
+
+
+class _Unfinished(NamedTuple):
+    """Partitions that cannot be left to other members: those without an owner, and those whose owner shows no life."""
+
+    unowned: Collection[TopicPartition] = ()
+    silent: Mapping[TopicPartition, str] = {}
+
+
+class OtherOwners:
+    """Decides which partitions a query with fixed ends may leave to other members of its group.
+
+    An owner is alive if the group's offset moves forward in one of its partitions, or if it stays for longer than any
+    session may last without a sign of life. A claim, or a place in the coordinator's list, proves only that a session has
+    not expired, and a dead member's session may be longer than ours. Only evidence counts that is younger than the last
+    rebalance, and than the time when this query still had something else to wait for.
+    """
+
+    def __init__(self, session: StreamSession, clock: Callable[[], float]) -> None:
+        self._session = session
+        self._clock = clock
+        self._sights: dict[TopicPartition, _Sight] = {}
+        self._alive: set[str] = set()
+        self._rebalances = -1
+        self._without_records: dict[TopicPartition, OffsetRange] = {}
+
+    def forget(self) -> None:
+        """Forget all evidence."""
+        self._sights, self._alive = {}, set()
+
+    def unfinished(self, member: Membership, ends: Mapping[TopicPartition, int]) -> _Unfinished:
+        """Return the partitions that nobody is known to read up to these ends. Blocks for some requests."""
+        stored = self._session.offsets.committed(ends, skip_malformed=True)
+        done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.cluster.snapshot())}
+        unread = [tp for tp, end in ends.items() if done.get(tp, -1) < end]
+        if not unread:
+            return _Unfinished()
+        is_settled, rebalances = member.wait_settled(0), member.rebalances
+        owners = self._session.owners(unread) if is_settled else {}
+        if unowned := [tp for tp in unread if tp not in owners]:
+            self.forget()
+            return _Unfinished(unowned)
+        if rebalances != self._rebalances:
+            self.forget()
+            self._rebalances = rebalances
+        quiet = self._observe(member, owners, done)
+        silent = {tp: owner for tp, owner in owners.items() if owner not in self._alive}
+        for tp in self._find_without_records([tp for tp in silent if tp in quiet], done, ends):
+            del silent[tp]
+        return _Unfinished(silent=silent)
+
+    def _observe(
+        self, member: Membership, owners: Mapping[TopicPartition, str], done: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """Note who has shown life. Returns the partitions without progress for longer than our own session may last."""
+        now, quiet = self._clock(), set()
+        for tp, owner in owners.items():
+            offset, first = done.get(tp, -1), self._sights.get(tp)
+            # A member that joins commits the starts of all partitions: that is no progress of their owners.
+            if first is None or first.owner != owner or offset < first.offset or first.offset < 0 <= offset:
+                self._sights[tp] = _Sight(owner, offset, now)
+            elif offset > first.offset:
+                self._alive.add(owner)
+            elif now - first.at > member.expiry_s:
+                quiet.add(tp)
+                if now - first.at > self._session.longest_expiry_s:
+                    self._alive.add(owner)
+        return quiet
+
+    def _find_without_records(
+        self, quiet: Collection[TopicPartition], done: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> list[TopicPartition]:
+        """Return the partitions with nothing left to read: markers of transactions may stand before the end of a log.
+
+        Clients that commit the offset after their last record never commit such an end.
+        """
+        left = {tp: OffsetRange(tp, done[tp], ends[tp]) for tp in quiet if tp in done}
+        unknown = [found for tp, found in left.items() if self._without_records.get(tp) != found]
+        if unknown:
+            self._without_records |= {found.partition: found for found in self._session.without_records(unknown)}
+        return [tp for tp, found in left.items() if self._without_records.get(tp) == found]
 
 
 class FixedEnds:
@@ -134,7 +215,7 @@ class FixedEnds:
         self._warnings = warnings
         self._clock = clock
         self._sleep = sleep
-        self._owners: dict[TopicPartition, _Owner] = {}
+        self._others = OtherOwners(session, clock)
         self.fixed: Collection[TopicPartition] = ()  # all partitions that had an end, also with an empty log
 
     def fetch(self) -> tuple[dict[TopicPartition, int], dict[str, TopicIdentity]]:
@@ -167,65 +248,50 @@ class FixedEnds:
         `unanswered` partitions, which could not be read just now, may have lost records, also at the end of an empty log.
         `since` is the time of the last records. After `kafkaConsumer.pollTimeoutMs` without records, and in a group also
         the session timeout, raises BrokersUnavailable, the error of reading the group, or GroupContended if no member owns
-        the partitions.
+        the partitions, or their owners show no sign of life.
         """
         member, error = self._session.member, None
         owned = behind if member is None else member.owned()
         own = sorted({*behind, *unanswered}.intersection({*owned, *unanswered}))
-        others = [tp for tp in behind if tp not in own]
-        if member is not None and others:
+        others = {tp: end for tp, end in behind.items() if tp not in own}
+        unfinished = _Unfinished(others)
+        if own:
+            self._others.forget()
+        elif member is not None and others:
             try:
-                others = self._without_owner(member, {tp: behind[tp] for tp in others})
+                unfinished = self._others.unfinished(member, others)
             except ZKafkaError as failure:
                 if not failure.retriable:
                     raise
                 error = failure
                 self._warnings.warn("group", f"The group's offsets or owners cannot be read yet, retrying: {failure}")
-        if not own and not others:
+        if not own and not unfinished.unowned and not unfinished.silent:
             return False
         waited_s = self._clock() - since
         if waited_s >= self._options.poll_timeout_ms / 1000 + (0 if member is None else member.expiry_s):
-            raise error or _not_reached(own, others, waited_s)
+            raise error or _not_reached(own, unfinished, waited_s)
         if member is None:
             self._sleep(_OWN_WAIT_S)
         else:
             member.wait(_OWN_WAIT_S if own else _OTHERS_WAIT_S)
         return True
 
-    def _without_owner(self, member: Membership, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the unfinished partitions that this member may still get.
 
-        A dead member owns its partitions until its session expires. An owner that commits, or stays for longer, is alive
-        and reads its partitions to the end.
-        """
-        stored = self._session.offsets.committed(ends, skip_malformed=True)
-        done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.cluster.snapshot())}
-        unread = [tp for tp, end in ends.items() if done.get(tp, -1) < end]
-        if not unread or not member.wait_settled(0):
-            return unread
-        now = self._clock()
-        seen: dict[TopicPartition, _Owner] = {}
-        alive = set()
-        for tp, incarnation in self._session.owners(unread).items():
-            found = first = _Owner(incarnation, done.get(tp, -1), now)
-            if tp in self._owners and self._owners[tp].incarnation == incarnation:
-                first = self._owners[tp]
-            seen[tp] = first
-            if found.offset != first.offset or now - first.seen_at > member.expiry_s:
-                alive.add(tp)
-        self._owners = seen
-        return [tp for tp in unread if tp not in alive]
-
-
-def _not_reached(own: Sequence[TopicPartition], others: Sequence[TopicPartition], waited_s: float) -> ZKafkaError:
+def _not_reached(own: Sequence[TopicPartition], unfinished: _Unfinished, waited_s: float) -> ZKafkaError:
     text = f"not read to the end that was fixed when the query started, after {waited_s:.0f} s without records"
     if own:
         return BROKERS_UNAVAILABLE(
             f"{listing(own, _SHOWN)}: {text}: leaders or ZooKeeper do not answer; check them, and start the query again",
         )
+    if silent := unfinished.silent:
+        shown = listing((f"{tp} (owner: {owner})" for tp, owner in sorted(silent.items())), _SHOWN)
+        return ENDS_NOT_REACHED(
+            f"{shown}: {text}: their owners did not commit meanwhile, and may be dead; start the query again, or raise "
+            "kafkaConsumer.pollTimeoutMs if the owners take longer to process their records",
+        )
     return ENDS_NOT_REACHED(
-        f"{listing(others, _SHOWN)}: {text}: no member of the group owns them; check that its members agree on topics and "
-        "partition.assignment.strategy, and start the query again",
+        f"{listing(sorted(unfinished.unowned), _SHOWN)}: {text}: no member of the group owns them; check that its members "
+        "agree on topics and partition.assignment.strategy, and start the query again",
     )
 
 

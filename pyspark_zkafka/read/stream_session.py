@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import INVALID_OPTION, report_data_loss
 from pyspark_zkafka.errors import Condition, DataLoss, ZKafkaError
-from pyspark_zkafka.model.nouns import Claim, ClaimOwner, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, ClaimOwner, ClusterSnapshot, OffsetRange, TopicPartition, session_text
 from pyspark_zkafka.model.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, missing_topics
 from pyspark_zkafka.model.znodes.groups import owner_path
@@ -29,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _SAMPLE_S = 3.0
+_ENDLESS_MS = 2**31 - 1
 ANSWER_S = 5.0  # short, so that other partitions need not wait for a leader without an answer
 _UNCLAIMED = Claim("", 0)
 
@@ -213,19 +216,42 @@ class StreamSession:
         return created_after_subscription(partitions, self.cluster.snapshot(), since)
 
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Return the incarnation of the member that owns, or is being assigned, each partition.
+        """Return the member that owns, or is being assigned, each partition: its id in Kafka, its session in ZooKeeper.
 
-        Partitions without an owner are absent. Blocks for one or two requests.
+        Partitions without an owner are absent; a claim without a session is none. Blocks for one or two requests.
         """
         group = self._required_group.name
         if self._member_offsets is None and self._zookeeper is not None:
             paths = {owner_path(group, tp): tp for tp in partitions}
-            return {paths[path]: str(stat.czxid) for path, stat in self._zookeeper.exists_many(paths).items()}
+            found = {paths[path]: stat.ephemeral_owner for path, stat in self._zookeeper.exists_many(paths).items()}
+            return {tp: f"session {session_text(session)}" for tp, session in found.items() if session}
         from pyspark_zkafka.brokers.groups import GroupAdmin
 
         with GroupAdmin.of(self._read.connection, self.cluster.servers()) as admin:
             members = admin.group_states([group])[group].members
         return {tp: member for member, theirs in members.items() for tp in theirs.intersection(partitions)}
+
+    @cached_property
+    def longest_expiry_s(self) -> float:
+        """The time after which ZooKeeper has deleted the claims of any dead member, however long its session.
+
+        ZooKeeper reduces the request for an endless session to the longest one that it grants. Infinite in Kafka: brokers
+        admit sessions of half an hour. Blocks for a connection.
+        """
+        ensemble = self._read.connection.zookeeper
+        if self._member_offsets is not None or ensemble is None:
+            return math.inf
+        from pyspark_zkafka.group.member import expiry_s
+
+        with ExitStack() as opened:
+            probe = self._open_zookeeper(replace(ensemble, session_timeout_ms=_ENDLESS_MS), opened)
+            return expiry_s(probe.session_timeout_ms)
+
+    def without_records(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return the ranges that hold no record. Blocks for at most 3 s; a range without an answer is left out."""
+        from pyspark_zkafka.brokers.log_lookups import find_without_records
+
+        return find_without_records(self.consumer_properties(1), ranges, _SAMPLE_S)
 
     def _without_start(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions without an offset in topics with other offsets of the group in Kafka.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
 from tests.support.planned_stream import T0, T1, T2, Member, Session, driver
 from tests.support.stream_offsets import positions
 from tests.support.tiers import repetitions
@@ -23,7 +24,8 @@ EXPIRY_S = Member.expiry_s
 class Fault:
     """A fault of a partition in ``[begin, end)``: of its leader, or of its owner in the group.
 
-    A ``ghost`` is a dead member that has not expired, a ``live`` member keeps the partition, and ``nobody`` means no owner.
+    A ``ghost`` is a dead member that has not expired, a ``quiet`` member lives and commits nothing, a ``live`` one commits
+    until it has read the partition, and ``nobody`` means no owner.
     """
 
     kind: str
@@ -44,14 +46,17 @@ def faults(kinds: dict[str, list[float]]) -> st.SearchStrategy[list[Fault]]:
 
 
 LEADERS = {"offline": [1.0, 15.0, inf], "silent": [1.0, 15.0, inf]}
-OWNERS = {"ghost": [1.0, EXPIRY_S], "live": [inf], "nobody": [1.0, 15.0, inf]}
+LONGEST_S = 1.5 * EXPIRY_S
+OWNERS = {"ghost": [1.0, EXPIRY_S, LONGEST_S], "quiet": [inf], "live": [inf], "nobody": [1.0, 15.0, inf]}
+KAFKA_OWNERS = OWNERS | {"ghost": [1.0, EXPIRY_S, 15.0, inf]}
 
 
 class Cluster(Session):
     """A session in which faults happen over time."""
 
-    def __init__(self, happening: list[Fault], member: Member | None) -> None:
+    def __init__(self, happening: list[Fault], member: Member | None, longest_s: float = LONGEST_S) -> None:
         super().__init__(member)
+        self.longest_expiry_s = longest_s
         self.logs = {T0: 40, T1: 25, T2: 20}
         self.happening = happening
         self.while_waiting = self.update
@@ -62,7 +67,9 @@ class Cluster(Session):
         happening = [fault for fault in self.happening if fault.begin <= self.now < fault.end]
         now = {kind: {fault.partition for fault in happening if fault.kind == kind} for kind in KINDS}
         self.offline, self.silent = now["offline"], now["silent"]
-        self.others = {fault.partition: str(fault) for fault in happening if fault.kind in ("ghost", "live")}
+        self.others = {fault.partition: str(fault) for fault in happening if fault.kind in ("ghost", "quiet", "live")}
+        for tp in now["live"] - now["ghost"] - now["quiet"]:
+            self.stored[tp] = StoredOffset(10 + max(0, int(self.now)))
         if isinstance(self.member, Member):
             lost = self.others.keys() | now["nobody"]
             kept = {tp: claim for tp, claim in self.member.claims.items() if tp not in lost}
@@ -83,17 +90,25 @@ def test_all_partitions(happening: list[Fault]) -> None:
 @settings(max_examples=repetitions(250))
 @given(happening=faults(LEADERS | OWNERS))
 def test_member(happening: list[Fault]) -> None:
-    """A group member reads all partitions that no other live member owns to their ends, or ends with an error."""
+    """A member in ZooKeeper reads all partitions that no other live member owns to their ends, or ends with an error."""
     check(Cluster(happening, Member(*PARTITIONS)), happening)
+
+
+@settings(max_examples=repetitions(250))
+@given(happening=faults(LEADERS | KAFKA_OWNERS))
+def test_member_in_kafka(happening: list[Fault]) -> None:
+    """So does a member in Kafka, where sessions of any length exist: it ends with an error next to a quiet member."""
+    check(Cluster(happening, Member(*PARTITIONS), inf), happening)
 
 
 def check(cluster: Cluster, happening: list[Fault]) -> None:
     """Run a query as Spark does, and compare its positions with the ends at its start."""
     bounds = dict(cluster.logs)
     read, error = run(cluster)
-    lasting = [fault for fault in happening if fault.kind == "offline" or (fault.end == inf and fault.kind != "live")]
+    expected = ("live",) if cluster.longest_expiry_s == inf else ("live", "quiet")
+    lasting = [fault for fault in happening if fault.kind == "offline" or (fault.end == inf and fault.kind not in expected)]
     assert error is None or (error.retriable and lasting)
-    alive = {fault.partition for fault in happening if fault.kind == "live"}
+    alive = {fault.partition for fault in happening if fault.kind in expected}
     behind = {tp for tp, end in bounds.items() if read.get(str(tp.partition), 0) < end}
     assert error is not None or behind <= alive
 

@@ -13,6 +13,7 @@ from pyspark_zkafka.model.nouns import (
     ClaimOwner,
     ClusterSnapshot,
     Endpoint,
+    OffsetRange,
     PartitionState,
     Topic,
     TopicPartition,
@@ -36,7 +37,8 @@ class Session:
     record's offset is its timestamp.
 
     Partitions in `offline` have no leader, leaders of those in `silent` do not answer when ends are requested, those in
-    `mute` not when positions are, and other members own those in `others`. Topics were created in transaction `czxid`, or
+    `mute` not when positions are, and other members own those in `others`. No records are left in those in
+    `recordless`. No session lasts longer than `longest_expiry_s`. Topics were created in transaction `czxid`, or
     in `czxids`. `expected` collects the topics that the planner expected to exist. Without a member, the query reads the
     partitions in `assigned`, or all, except topics in `unsubscribed`. `while_waiting` is called whenever the planner waits,
     `while_asking` before leaders answer.
@@ -59,6 +61,8 @@ class Session:
         self.stored: dict[TopicPartition, StoredOffset] = {}
         self.leveled: list[TopicPartition] = []
         self.others: dict[TopicPartition, str] = {}
+        self.recordless: set[TopicPartition] = set()
+        self.longest_expiry_s = 10.0
         self.error: ZKafkaError | None = None
         self.opened = self.closed = 0
         self.now = 0.0
@@ -140,6 +144,9 @@ class Session:
 
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         return {tp: self.others[tp] for tp in partitions if tp in self.others}
+
+    def without_records(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
+        return [found for found in ranges if found.partition in self.recordless]
 
     @property
     def offsets(self) -> Session:

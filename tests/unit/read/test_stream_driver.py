@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import (
     BrokersUnavailable,
     CheckpointError,
     DataLoss,
+    GroupContended,
     NoLeader,
     OptionError,
     UnknownTopic,
@@ -728,18 +729,103 @@ def test_fixed_ends_and_an_unreadable_group(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.latest(end, limited=True) == end
 
 
-def test_fixed_ends_of_other_members() -> None:
-    """A query with fixed ends leaves partitions to owners that commit, and to silent ones until the session time-out."""
-    for commits in True, False:
-        session = Session(member := Member(T0))
-        session.others = {T1: "other"}
-        found = driver(session)
+def with_another(member: Member | None = None, **options: str) -> tuple[Session, Callable[[], bool]]:
+    """A session in which another member owns t-1, and a function that runs a query to its fixed ends.
+
+    The function returns True if the query ends with success, and False after ENDS_NOT_REACHED.
+    """
+    session = Session(member or Member(T0))
+    session.others = {T1: "other"}
+    session.stored = {T1: StoredOffset(10)}
+    found = driver(session, **options)
+
+    def succeeds() -> bool:
         found.fix_bounds()
         end = found.latest(found.initial(), limited=True)
-        if commits:
-            session.while_waiting = lambda session=session: session.stored.update({T1: StoredOffset(20)})  # type: ignore[misc]
-        assert found.latest(end, limited=True) == end
-        assert (session.now > member.expiry_s) is not commits
+        try:
+            while (after := found.latest(end, limited=True)) != end:
+                end = after
+        except GroupContended as error:
+            return error.condition != "ENDS_NOT_REACHED"
+        return True
+
+    return session, succeeds
+
+
+def test_fixed_ends_of_a_member_that_commits() -> None:
+    """A query with fixed ends leaves partitions at once to a member that commits."""
+    session, succeeds = with_another()
+    session.while_waiting = lambda: session.stored.update({T1: StoredOffset(20)})
+    assert succeeds()
+    assert session.now < Member.expiry_s
+
+
+@pytest.mark.parametrize("longest_s", [10.0, float("inf")])
+def test_fixed_ends_of_a_silent_member(longest_s: float) -> None:
+    """A member that does not commit counts as alive once it has outlasted any session; in Kafka, the query fails."""
+    session, succeeds = with_another()
+    session.longest_expiry_s = longest_s
+    assert succeeds() is (longest_s == 10.0)
+    assert longest_s < session.now < longest_s + 3 or 126 <= session.now < 128
+
+
+def test_fixed_ends_of_a_dead_member() -> None:
+    """A query waits for a dead member whose session is longer than the query's own, and reads its partitions."""
+    session, succeeds = with_another(member := Member(T0))
+
+    def expire() -> None:
+        if session.now > 60:
+            session.others, member.claims = {}, {T0: Claim("c-0", 0), T1: Claim("c-0", 9)}
+
+    session.longest_expiry_s, session.while_waiting = float("inf"), expire
+    assert succeeds()
+    assert session.stored[T1] == StoredOffset(100)
+
+
+def test_evidence_of_life_before_other_work() -> None:
+    """A member that last committed while the query waited for another partition, too, may be dead."""
+    session, succeeds = with_another(member := Member(T0))
+    session.logs[T2] = 20
+
+    def happen() -> None:
+        if session.now > 1:
+            session.stored[T1] = StoredOffset(20)
+        if session.now > 30:
+            session.others[T2] = "third"
+            session.stored[T2] = StoredOffset(10 + int(session.now) % 10)
+
+    session.longest_expiry_s, session.while_waiting = float("inf"), happen
+    assert not succeeds()
+    assert member.waits > 30
+
+
+def test_start_that_is_no_sign_of_life() -> None:
+    """The first offset of a partition may be the group's start, which any member commits."""
+    session, succeeds = with_another()
+    session.stored, session.longest_expiry_s = {}, float("inf")
+    session.while_waiting = lambda: session.stored.update({T1: StoredOffset(10)})
+    assert not succeeds()
+
+
+def test_rebalance_ends_evidence() -> None:
+    """A claim must outlast any session after the last rebalance: a new connection may follow an election in ZooKeeper."""
+    session, succeeds = with_another(member := Member(T0))
+
+    def rebalance() -> None:
+        member.rebalances = min(int(session.now / 5), 4)  # type: ignore[misc]
+
+    session.while_waiting = rebalance
+    assert succeeds()
+    assert session.now > 30
+
+
+def test_owner_with_nothing_left_to_read() -> None:
+    """A silent owner needs no life where only markers of transactions are left before the fixed end."""
+    session, succeeds = with_another()
+    session.longest_expiry_s, session.recordless = float("inf"), {T1}
+    session.stored = {T1: StoredOffset(99)}
+    assert succeeds()
+    assert session.now < 2 * Member.expiry_s
 
 
 def test_member_that_gains_and_loses_partitions() -> None:
