@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import PartitionOwned, ZKafkaError, listing
@@ -25,6 +25,7 @@ from pyspark_zkafka.read.stream_planner import (
     check_topics,
     end_of,
     is_unrecorded,
+    lagging_partitions,
     ranges_of,
     replaced_topics,
 )
@@ -40,6 +41,14 @@ _log = logging.getLogger(__name__)
 
 _IDLE_WAIT_S = 1.0
 _COMMIT_AGAIN_S = 600.0
+
+
+class _Present(NamedTuple):
+    """The cluster, and the last micro-batch without the topics that are no longer subscribed, which come last."""
+
+    snapshot: ClusterSnapshot
+    current: StreamOffset
+    unsubscribed: frozenset[str]
 
 
 class StreamDriver:
@@ -162,6 +171,25 @@ class StreamDriver:
         self._advance(start, finished)
         if self._state.uncommitted_starts:
             finished = replace(finished, ranges={**self._state.uncommitted_starts, **finished.ranges})
+        for attempt in range(self._session.retry.retries + 1):
+            if attempt > 1:
+                self._session.retry.sleep(self._session.retry.interval_s)
+            found = self._look(finished)
+            if found is None:
+                return None
+            has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
+            if not has_news or self._session.cluster.has_same_topics_as(found.snapshot):
+                return self._plan(finished, found, limited=limited)
+        topics = listing(sorted({tp.topic for tp in self._latest}))
+        self._warnings.warn("topics", f"Brokers disagree on the identity of topic {topics}, retrying")
+        self._unanswered |= set(self._state.assigned)
+        return None
+
+    def _look(self, finished: StreamOffset) -> _Present | None:
+        """Read the cluster, commit, release and claim, and fetch the ends of logs; None if a topic cannot be read yet.
+
+        The ends belong to other topics of the same names if topics were created again meanwhile.
+        """
         unsubscribed = self._unsubscribed_topics(finished)
         current = finished
         if unsubscribed:
@@ -193,9 +221,11 @@ class StreamDriver:
         self._unanswered |= {
             tp for tp in led if tp not in self._latest and self._state.assigned[tp].position != bounds.get(tp)
         }
-        has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
-        if has_news and not self._session.cluster.has_same_topics_as(snapshot):
-            return self._next(start, limited=limited)  # the ends belong to other topics of the same names
+        return _Present(snapshot, current, unsubscribed)
+
+    def _plan(self, finished: StreamOffset, found: _Present, *, limited: bool) -> dict[str, Any] | None:
+        """Return the end of the next micro-batch, within its limits; None if there is nothing to read."""
+        snapshot, current, unsubscribed = found
         self._apply(*check_ends(self._state, self._latest))
         ranges = ranges_of(self._state, self._latest)
         if limited:
@@ -229,14 +259,15 @@ class StreamDriver:
         snapshot = self._session.cluster.snapshot(expected=topics - unsubscribed)
         if any(snapshot.leader(r.partition) is None for r in ranges):
             snapshot = self._session.retry.until(
-                lambda found: not _lagging(ranges, planned, found), lambda: self._session.cluster.snapshot(anew=True)
+                lambda found: not lagging_partitions(ranges, planned, found),
+                lambda: self._session.cluster.snapshot(anew=True),
             )
         if unsubscribed:
             others = self._session.cluster.snapshot_of(unsubscribed)
             snapshot = replace(
                 snapshot, topics={**snapshot.topics, **others.topics}, states={**snapshot.states, **others.states}
             )
-        if lagging := _lagging(ranges, planned, snapshot):
+        if lagging := lagging_partitions(ranges, planned, snapshot):
             raise BROKERS_UNAVAILABLE(
                 f"{listing(lagging)} of the micro-batch are missing in the metadata: the server is not up to date"
             )
@@ -418,13 +449,6 @@ class StreamDriver:
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
             self._session.member.set_reading(list(partitions))
-
-
-def _lagging(ranges: Iterable[OffsetRange], planned: StreamOffset, snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """Return the partitions that the snapshot lacks, although it has their topics: a topic never loses partitions."""
-    missing = [r.partition for r in ranges if r.partition not in snapshot.states]
-    same = {name for name, topic in snapshot.topics.items() if planned.topics.get(name, TopicIdentity()).equals(topic)}
-    return [tp for tp in missing if tp.topic in same]
 
 
 def commit_positions(

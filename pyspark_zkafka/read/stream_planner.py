@@ -5,7 +5,7 @@ Pure: values in, values out. `stream_driver` reads ZooKeeper and the brokers, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -306,3 +306,12 @@ def end_of(
     topics = snapshot.topics.items()
     identities = {name: identity_after(topic, before.get(name, TopicIdentity()), planned_ranges) for name, topic in topics}
     return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(planned_ranges, identities)
+
+
+def lagging_partitions(
+    ranges: Iterable[OffsetRange], planned: StreamOffset, snapshot: ClusterSnapshot
+) -> list[TopicPartition]:
+    """Return the partitions that the snapshot lacks, although it has their topics: a topic never loses partitions."""
+    missing = [r.partition for r in ranges if r.partition not in snapshot.states]
+    same = {name for name, topic in snapshot.topics.items() if planned.topics.get(name, TopicIdentity()).equals(topic)}
+    return [tp for tp in missing if tp.topic in same]

@@ -362,6 +362,26 @@ def test_topic_created_again_while_it_is_planned(session: Session) -> None:
     assert planned(found, end) == [(0, 10, 150), (1, 10, 150)]
 
 
+@pytest.mark.parametrize("has_end", [False, True])
+def test_brokers_that_disagree_on_a_topic(session: Session, caplog: pytest.LogCaptureFixture, has_end: bool) -> None:
+    """While the identity of a topic changes with each answer, the query waits, with a warning, and reads it later."""
+    found = driver(session, failOnDataLoss="false", startingOffsets="latest")
+    start = found.initial()
+    if has_end:
+        found.fix_bounds()
+    session.logs = {T0: 150, T1: 150}
+    session.while_asking = lambda: setattr(session, "czxid", 106 - session.czxid)
+    if has_end:
+        with pytest.raises(BrokersUnavailable, match="t-0, t-1: not read to the end"):
+            found.latest(start, limited=True)
+        return
+    assert found.latest(start, limited=True) == start
+    assert "Brokers disagree on the identity of topic t" in caplog.text
+    assert session.now > 0
+    session.while_asking = lambda: None
+    assert planned(found, start) == [(0, 10, 150), (1, 10, 150)]
+
+
 def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """A partition of a planned micro-batch that no longer exists is data loss, or left out."""
     session.logs[U0] = 100
