@@ -21,6 +21,10 @@ VERSIONS_DIFFER = errors.ZKafkaError.define("""VERSIONS_DIFFER
 UNSUPPORTED_PYSPARK = errors.ZKafkaError.define("""UNSUPPORTED_PYSPARK
     Spark is older than 4.2, or so new that its Python worker differs from the tested versions. Use a version in
     [Compatibility](compatibility.md).""")
+THREAD_FAILED = errors.ZKafkaError.define("""THREAD_FAILED
+    A background thread, such as the thread of a group's member, ended with an unexpected error; the member has left its
+    group. Restart the query or job, which continues at the stored offsets, and report the error with the traceback in
+    the log.""")
 MATPLOTLIB_MISSING = errors.ZKafkaError.define("""MATPLOTLIB_MISSING
     `pyspark_zkafka.plot` needs matplotlib, which is not installed. Run `pip install 'pyspark-zkafka[plot]'`.""")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.client_properties import load_librdkafka
 from pyspark_zkafka.options.values import ConnectionOptions, KafkaGroupOptions
+from pyspark_zkafka.threads import start_thread
 
 CommitStatus = Literal["done", "again", "fenced"]
 
@@ -129,15 +129,17 @@ class GroupConsumer:
             return
         # librdkafka's close does not make a cooperative member without partitions leave (2.16.1): the others would wait for
         # its session to expire.
-        if self._options.is_incremental and self._options.instance_id is None:
-            with suppress(KafkaException):  # a fatal error has ended the membership
-                if not consumer.assignment():
-                    consumer.unsubscribe()
-        consumer.close()
+        try:
+            if self._options.is_incremental and self._options.instance_id is None:
+                with suppress(KafkaException):  # a fatal error has ended the membership
+                    if not consumer.assignment():
+                        consumer.unsubscribe()
+        finally:
+            consumer.close()
 
     def discard(self) -> None:
         """Close in the background."""
-        threading.Thread(target=self.close, name=f"zkafka-closing-{self._group}", daemon=True).start()
+        start_thread(self.close, f"zkafka-closing-{self._group}")
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Have the next calls of `poll` join the group, rejoin it with other topics, or leave it if there are none."""
@@ -224,10 +226,12 @@ class GroupConsumer:
             self._on_event(PartitionsAssigned([TopicPartition(p.topic, p.partition) for p in partitions]))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-        if self._consumer is not None:
-            self._on_event(Revoked([TopicPartition(p.topic, p.partition) for p in partitions]))
-        self._unassign(consumer, partitions)
-        self._yield()
+        try:
+            if self._consumer is not None:
+                self._on_event(Revoked([TopicPartition(p.topic, p.partition) for p in partitions]))
+            self._unassign(consumer, partitions)
+        finally:  # confluent-kafka assigns nothing after an exception, and its outer call raises the exception
+            self._yield()
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
         if self._consumer is not None:

@@ -12,12 +12,13 @@ from typing import Any
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer, GroupConsumer, GroupEvent, PartitionsAssigned, Revoked
 from pyspark_zkafka.brokers.groups import commit_requests
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
-from pyspark_zkafka.group.kafka_requests import MemberRequests, Owned, not_running
+from pyspark_zkafka.group.kafka_requests import MemberRequests, Owned
 from pyspark_zkafka.group.kafka_state import COMMIT_S, CommitQueue, MemberState, QueueStep, hold_s, stall_s
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, Subscription, requested_topics
 from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.retries import OncePerMinute, Timing
+from pyspark_zkafka.threads import start_thread
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class KafkaGroupMember:
     the time-out of a request in seconds; None if every assignment is final. It blocks, and raises for a member that the
     coordinator does not admit.
 
+    An unexpected error in the thread ends the membership: from then on, all calls raise THREAD_FAILED.
+
     Thread-safe. Not pickle-safe, and not usable after a fork.
     """
 
@@ -87,7 +90,6 @@ class KafkaGroupMember:
         self._looked_up: tuple[str, ...] | None = None
         self._lookup_at = 0.0
         self._final_at = -1
-        self._has_joined = False
         self._error: ZKafkaError | None = None
         self._limit = OncePerMinute(self._timing.clock)
         self._stall_s = self._patience_s = stall_s(options)
@@ -108,8 +110,7 @@ class KafkaGroupMember:
 
     def require_owner(self) -> ClaimOwner:
         """The member in its present incarnation; raises GroupError if it has left the group."""
-        if self._closing or not self._has_joined:
-            raise not_running(self.group)
+        self._requests.require_open()
         return self.owner
 
     @property
@@ -121,13 +122,14 @@ class KafkaGroupMember:
 
     def join(self) -> None:
         """Start joining, and return. Raises ZKafkaError if librdkafka refuses the properties."""
-        if self._has_joined:
+        self._requests.require_running()
+        if self._thread is not None:
             raise RuntimeError("KafkaGroupMember.join is called twice")
         self._client.open()
         now = self._timing.clock()
         self._state = replace(self._state, seen_at=now)
         self._check_due = now + _CHECK_S
-        self._has_joined = True
+        self._requests.open()
         self._start()
 
     def leave(self) -> None:
@@ -139,6 +141,7 @@ class KafkaGroupMember:
 
     def owned(self) -> Owned:
         """The partitions that the member owns. Empty while the member may have been expelled without notice."""
+        self._requests.require_running()
         return self._state.owned(self._timing.clock())
 
     def rebalance(self) -> Owned:
@@ -148,6 +151,7 @@ class KafkaGroupMember:
 
     def set_reading(self, partitions: Collection[TopicPartition]) -> None:
         """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
+        self._requests.require_running()
         self._reading = frozenset(partitions)
         self.request_rebalance()
 
@@ -175,6 +179,7 @@ class KafkaGroupMember:
         """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
+        self._requests.require_running()
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
         """Wait for the final assignment, by default until the sessions of dead members have expired.
@@ -185,6 +190,7 @@ class KafkaGroupMember:
         default_s = self.expiry_s + self._hold_s + _MARGIN_S
         deadline = self._timing.clock() + (default_s if timeout_s is None else timeout_s)
         while not (self.settled or self._has_settled(max(deadline - self._timing.clock(), _CHECK_TIMEOUT_S))):
+            self._requests.require_running()
             left, error = deadline - self._timing.clock(), self._error
             if left <= 0 and timeout_s is None and error is None:
                 self._warn(_NOT_FINAL if self._state.is_assigned else _UNASSIGNED)
@@ -198,6 +204,7 @@ class KafkaGroupMember:
         deadline = self._timing.clock() + _MARGIN_S
         while (now := self._timing.clock()) < deadline and self._state.is_doubtful(now) and not self._closing:
             self.wait(_POLL_S)
+        self._requests.require_running()
 
     def request_rebalance(self) -> None:
         """Wake the member's thread."""
@@ -230,29 +237,26 @@ class KafkaGroupMember:
 
     def _result(self, answer: Future[Any], timeout_s: float) -> Any:
         """Wait for an answer of the member's thread."""
-        return self._requests.result(answer, self._thread, timeout_s)
+        return self._requests.result(answer, timeout_s)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._serve, name=f"zkafka-member-{self.group}", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._serve, f"zkafka-member-{self.group}", self.end)
 
     def _stop(self) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_S)
 
     def _serve(self) -> None:
-        try:
-            while not self._closing:
-                self._wait()
-                self.begin_iteration()
-                self.end_iteration()
-            # librdkafka leaves only after a pending join: closing earlier would make the group wait for the session to end.
-            deadline = self._timing.clock() + _FINISH_S
-            while not self._state.is_assigned and self._error is None and self._topics and self._timing.clock() < deadline:
-                self._timing.sleep(_TICK_S)
-                self._client.poll()
-        finally:
-            self.end()
+        while not self._closing:
+            self._wait()
+            self.begin_iteration()
+            self.end_iteration()
+        # librdkafka leaves only after a pending join: closing earlier would make the group wait for the session to end.
+        deadline = self._timing.clock() + _FINISH_S
+        while not self._state.is_assigned and self._error is None and self._topics and self._timing.clock() < deadline:
+            self._timing.sleep(_TICK_S)
+            self._client.poll()
+        self.end()
 
     def _wait(self) -> None:
         """Wait for a request, or until the next poll: soon, if a commit awaits its answer."""
@@ -275,13 +279,16 @@ class KafkaGroupMember:
             self._requests.answer_rebalances(owned, None if error is None or error.retriable else error)
         self._check_admission()
 
-    def end(self) -> None:
-        """Leave the group, and refuse all requests. Blocks for long without a coordinator."""
+    def end(self, cause: BaseException | None = None) -> None:
+        """Refuse all requests, and leave the group. Blocks for long without a coordinator.
+
+        After an unexpected error, its `cause`, the state may be half changed.
+        """
         self._closing = True
-        self._client.close()
         self._state = self._state.expel()
-        self._serve_requests()
-        self._requests.refuse()
+        self._requests.refuse(f"{self._name} has left group {self.group}", cause)
+        self._changed.set()
+        self._client.close()
 
     def _serve_requests(self) -> None:
         """Queue commits. A call of `rebalance` means that no partition is being read, and ends a waiting revocation."""
@@ -462,19 +469,15 @@ class KafkaGroupMember:
         # With KIP-848, no assignment follows if no partition is added.
         self._change(self._state.release(is_assigned=self._is_consumer_protocol and self._state.is_member))
         if self._state.has_released_too_early(revoking) and not self._closing:
-            self._give_up("released partitions before their commit was answered")
+            self.lost("released partitions before their commit was answered")
 
-    def lost(self) -> None:
-        """Own nothing after an expulsion: other members may own the partitions already."""
-        self._give_up(f"was expelled from group {self.group}")
-
-    def _give_up(self, reason: str) -> None:
-        """Own nothing. A client that may still send a commit is replaced at the end of this iteration."""
+    def lost(self, reason: str | None = None) -> None:
+        """Own nothing: others may own the partitions. A client that may still commit is replaced after this iteration."""
         if self._state.claims:
             _log.warning(
                 "%s %s, and joins again. Records of %s may be read twice",
                 self._name,
-                reason,
+                reason or f"was expelled from group {self.group}",
                 listing(sorted(self._state.claims), _SHOWN),
             )
         self._change(self._state.expel())

@@ -8,33 +8,50 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from typing import Any
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
 from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.group.kafka_state import COMMIT_S, CommitOutcome, PendingCommit
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
+from pyspark_zkafka.threads import thread_failed
 
 Owned = Mapping[TopicPartition, Claim]
-
-_CHECK_S = 0.5
 
 
 class MemberRequests:
     """Commits and rebalances that other threads request.
 
     Any thread may call `add_rebalance`, `add_commit`, `notify` and `result`. The other methods are for the member's thread,
-    which takes the requests and answers them.
+    which takes the requests and answers them. Requests are refused before `open`, and from `refuse` on.
     """
 
     def __init__(self, group: str, clock: Callable[[], float]) -> None:
         self._group = group
         self._clock = clock
         self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._refusal: Callable[[], ZKafkaError] | None = partial(not_running, group)
+        self._failure: Callable[[], ZKafkaError] | None = None
         self._requested: deque[tuple[PendingCommit | None, Future[Any]]] = deque()
         self._is_notified = threading.Event()
         self._commits: dict[int, Future[Collection[TopicPartition]]] = {}
         self._rebalances: list[Future[Owned]] = []
+
+    def open(self) -> None:
+        """Accept requests. The member's thread has not started yet."""
+        self._refusal = None
+
+    def require_open(self) -> None:
+        """Raise the error of refused requests, unless requests are accepted."""
+        if (refusal := self._refusal) is not None:
+            raise refusal()
+
+    def require_running(self) -> None:
+        """Raise THREAD_FAILED after an unexpected error in the member's thread."""
+        if self._failure is not None:
+            raise self._failure()
 
     def add_rebalance(self) -> Future[Owned]:
         return self._add(None)
@@ -48,7 +65,9 @@ class MemberRequests:
 
     def _add(self, commit: PendingCommit | None) -> Future[Any]:
         answer: Future[Any] = Future()
-        self._requested.append((commit, answer))
+        with self._lock:
+            self.require_open()
+            self._requested.append((commit, answer))
         self.notify()
         return answer
 
@@ -56,20 +75,15 @@ class MemberRequests:
         """End the wait of the member's thread."""
         self._is_notified.set()
 
-    def result(self, answer: Future[Any], thread: threading.Thread | None, timeout_s: float) -> Any:
-        """Wait for an answer. Raises GroupError if the member's `thread` has ended, and BrokersUnavailable on time-out."""
-        deadline = self._clock() + timeout_s
-        while True:
-            try:
-                return answer.result(_CHECK_S)
-            except FutureTimeoutError:
-                if thread is None or not thread.is_alive():
-                    raise not_running(self._group) from None
-                if self._clock() > deadline:
-                    raise BROKERS_UNAVAILABLE(
-                        f"The member of group {self._group} did not answer within {timeout_s:g} s; check that the brokers "
-                        "with __consumer_offsets run and are reachable from here",
-                    ) from None
+    def result(self, answer: Future[Any], timeout_s: float) -> Any:
+        """Wait for an answer. Raises BrokersUnavailable on time-out."""
+        try:
+            return answer.result(timeout_s)
+        except FutureTimeoutError:
+            raise BROKERS_UNAVAILABLE(
+                f"The member of group {self._group} did not answer within {timeout_s:g} s; check that the brokers "
+                "with __consumer_offsets run and are reachable from here",
+            ) from None
 
     def wait(self, timeout_s: float) -> None:
         """Wait for `notify`, or the time-out."""
@@ -108,12 +122,20 @@ class MemberRequests:
             else:
                 answer.set_exception(error)
 
-    def refuse(self) -> None:
-        """Raise GroupError for all requests that were taken."""
+    def refuse(self, who: str, cause: BaseException | None) -> None:
+        """Raise an error for all requests that have no answer yet, and for new ones.
+
+        It is THREAD_FAILED with `who` and the `cause`, or NOT_A_MEMBER without a cause.
+        """
+        self._failure = None if cause is None else partial(thread_failed, who, cause)
+        why = self._failure or partial(not_running, self._group)
+        with self._lock:
+            self._refusal = why
+        list(self.take())
         answers: list[Future[Any]] = [*self._rebalances, *self._commits.values()]
-        for answer in answers:
-            answer.set_exception(not_running(self._group))
         self._rebalances, self._commits = [], {}
+        for answer in answers:
+            answer.set_exception(why())
 
 
 def not_running(group: str) -> GroupError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from pyspark_zkafka.conditions import NO_SESSION
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
@@ -17,6 +18,7 @@ from pyspark_zkafka.model.planning import Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.retries import Timing
+from pyspark_zkafka.threads import start_thread, thread_failed
 from pyspark_zkafka.zookeeper.connection import SessionState
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -40,8 +42,10 @@ class GroupMember:
     Unlike a JVM consumer, a member keeps partitions that stay assigned to it, deletes only its own claims, and retries
     without limit. Thread-safe. Not pickle-safe, and not usable after a fork.
 
-    `consumer` is the registered id. `owner` is the owner in its claims, or None without a session. `rebalances` counts the
-    computed assignments.
+    An unexpected error ends the session, and with it registration and claims: from then on, all calls but `leave` raise
+    THREAD_FAILED, and so do requests of `client`.
+
+    `consumer` is the registered id. `rebalances` counts the computed assignments.
     """
 
     def __init__(
@@ -52,7 +56,6 @@ class GroupMember:
         self.group = options.name
         self.consumer = consumer_id_of(options, timing.now)
         self.client = ZooKeeperClient(zookeeper, clock=timing.clock, on_state=self._on_state)
-        self.owner: ClaimOwner | None = None
         self.rebalances = 0
         own = registration_of(options, subscription)
         self._registration = Registration(self.group, self.consumer, own, timing.now)
@@ -66,8 +69,12 @@ class GroupMember:
         self._wake = threading.Event()
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._failure: Callable[[], ZKafkaError] | None = None
         self._closing = False
+        # These two are written on kazoo's thread, and only there: it must not wait for the lock.
         self._suspended = False
+        self._lost_sessions = 0
+        self._registered: tuple[ClaimOwner, int] | None = None  # with the number of sessions lost before
         self._reading: frozenset[TopicPartition] = frozenset()
         self._step = RebalanceStep()
         self._tries, self._next_try_at = 0, 0.0
@@ -78,8 +85,15 @@ class GroupMember:
         self._view = GroupView()
         self._warned: set[str] = set()
 
+    @property
+    def owner(self) -> ClaimOwner | None:
+        """The owner in the member's claims, or None without a session."""
+        registered = self._registered
+        return None if registered is None or registered[1] != self._lost_sessions else registered[0]
+
     def require_owner(self) -> ClaimOwner:
         """The owner in the member's claims. Raises ZooKeeperError (NO_SESSION, retriable) without a session."""
+        self._require_running()
         if (owner := self.owner) is None:
             raise _no_session()
         return owner
@@ -92,7 +106,8 @@ class GroupMember:
     @property
     def settled(self) -> bool:
         """True if the member owned exactly what it is assigned after its last rebalance, and no change is pending."""
-        return self._settled and not (self._requested.is_set() or self._topics_changed.is_set())
+        is_changing = self._requested.is_set() or self._topics_changed.is_set()
+        return self._settled and self.owner is not None and not is_changing
 
     def __enter__(self) -> GroupMember:
         self.join()
@@ -108,6 +123,7 @@ class GroupMember:
         timeout, and then raises ConsumerIdTaken. Raises GroupError if the assignor is sticky and other members have
         another one, GroupContended if other clients keep changing the group, and the errors of `ZooKeeperClient`.
         """
+        self._require_running()
         self._closing = False
         self.client.__enter__()
         try:
@@ -116,11 +132,10 @@ class GroupMember:
                 own = self._registration.content
                 create_owner_znodes(self.client, self.group, own.subscription if own.pattern == "static" else ())
                 self._rebalance()
+            self._thread = start_thread(self._serve, f"zkafka-member-{self.consumer}", self._fail)
         except BaseException:
             self.client.close()
             raise
-        self._thread = threading.Thread(target=self._serve, name=f"zkafka-member-{self.consumer}", daemon=True)
-        self._thread.start()
 
     def leave(self) -> None:
         """End the session, and with it registration and claims. Blocks for at most four seconds."""
@@ -130,10 +145,11 @@ class GroupMember:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_S)
         self.client.close()
-        self.owner = None
+        self._registered = None
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
         """The partitions that the member owns. Empty if its session is lost, or may have expired."""
+        self._require_running()
         may_have_expired = self._timing.clock() >= self.client.session_ends_at
         return {} if self.owner is None or may_have_expired else self._claims.owned
 
@@ -145,7 +161,12 @@ class GroupMember:
         """
         with self._lock:
             self.set_reading(())
-            self._serve_once()
+            try:
+                self._serve_once()
+            except Exception as cause:  # noqa: BLE001 - raised below
+                _log.exception("%s failed", self.consumer)
+                self._fail(cause)
+            self._require_running()
             error = self._error
             if error is not None and not error.retriable and not isinstance(error, ConsumerIdTaken):  # it may expire
                 raise error
@@ -155,6 +176,7 @@ class GroupMember:
 
     def set_reading(self, partitions: Collection[TopicPartition]) -> None:
         """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
+        self._require_running()
         with self._lock:
             self._reading = frozenset(partitions)
             if self._step.revoking.keys() - self._reading:
@@ -164,12 +186,14 @@ class GroupMember:
         """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
+        self._require_running()
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
         """Wait until the member owns its assigned partitions, by default for all retries. False on time-out or `leave`."""
         retrying_s = self._options.max_retries * self._options.backoff_ms / 1000
         deadline = self._timing.clock() + (retrying_s if timeout_s is None else timeout_s)
         while not self.settled:
+            self._require_running()
             left = deadline - self._timing.clock()
             if left <= 0 or self._closing:
                 return False
@@ -213,11 +237,23 @@ class GroupMember:
                     _log.warning("%s could not follow its group, retrying: %s", self.consumer, error)
                 self._error = error
 
+    def _fail(self, cause: BaseException) -> None:
+        """End the session after an unexpected error, which may have left the member's state half changed."""
+        self._closing = True
+        self._failure = self._failure or partial(thread_failed, f"{self.consumer} has left group {self.group}", cause)
+        self._registered = None
+        self._wake.set()
+        self._changed.set()
+        self.client.close(self._failure)
+
+    def _require_running(self) -> None:
+        if self._failure is not None:
+            raise self._failure()
+
     def _on_state(self, state: SessionState) -> None:
         """Own nothing without a session, and rebalance in a new one. Called on kazoo's thread."""
         if state == "LOST":
-            self.owner = None
-            self._settled = False
+            self._lost_sessions += 1
         self._suspended = state != "CONNECTED"
         if not self._suspended:
             self.request_rebalance()
@@ -242,14 +278,14 @@ class GroupMember:
 
     def _register(self) -> ClaimOwner:
         """Ensure that the present session is registered, and forget claims that are gone. Returns the owner."""
-        session = self.client.session_id
+        lost_before, session = self._lost_sessions, self.client.session_id
         if session is None:
             raise _no_session()
         owner = ClaimOwner(self.consumer, session)
         if owner != self.owner:
             self._claims.forget()
             self._registration.write(self.client, session)
-            self.owner = owner
+            self._registered = owner, lost_before
             granted_ms = self.client.session_timeout_ms
             _log.info("%s is registered in session %s of %d ms", self.consumer, session_text(session), granted_ms)
             self._claims.verify(owner)
@@ -264,6 +300,7 @@ class GroupMember:
 
     def _rebalance(self) -> None:
         """Read the group, release and claim, once. Schedules the next rebalance."""
+        self._settled, self._due = False, self._timing.clock() + _ERROR_PAUSE_S  # Ctrl-C may interrupt this
         self._requested.clear()
         self._topics_changed.clear()
         owner = self._register()

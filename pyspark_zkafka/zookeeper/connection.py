@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import KeeperState
 
-from pyspark_zkafka.conditions import SASL_MISSING, UNUSABLE_TLS_FILE, ZOOKEEPER_ALREADY_OPEN, ZOOKEEPER_MISUSED
+from pyspark_zkafka.conditions import ZOOKEEPER_ALREADY_OPEN, ZOOKEEPER_MISUSED
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.model.znodes.codec import is_znode_path
-from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.retries import elapsed_s
+from pyspark_zkafka.threads import start_thread, thread_failed
 from pyspark_zkafka.zookeeper import kazoo_client
-from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, Client, ConnectionLog, from_kazoo
+from pyspark_zkafka.zookeeper.kazoo_client import (
+    BoundedHandler,
+    Client,
+    ConnectionLog,
+    credentials,
+    from_kazoo,
+    tls_context,
+)
 from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
 
 if TYPE_CHECKING:
@@ -135,6 +142,7 @@ class ZooKeeperConnection:
         self._on_state = on_state
         self._clock = clock
         self._kazoo: Any = None
+        self._closed_by: Callable[[], ZKafkaError] | None = None
         self._opening = threading.Lock()
         self._reopening: Any = None  # the client that a thread is reopening
         self._handler = BoundedHandler(clock)
@@ -159,8 +167,12 @@ class ZooKeeperConnection:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the session and its ephemeral znodes, within 2 seconds or when the session expires. Idempotent."""
+    def close(self, why: Callable[[], ZKafkaError] | None = None) -> None:
+        """End the session and its ephemeral znodes, within 2 seconds or when the session expires. Idempotent.
+
+        Later requests, and those under way, raise the error that `why` returns; by default, that the client is not open.
+        """
+        self._closed_by = self._closed_by or why
         with self._opening:
             kazoo, self._kazoo = self._kazoo, None
         if kazoo is None:
@@ -249,7 +261,7 @@ class ZooKeeperConnection:
         except kazoo_client.NO_NODE:
             return None
         except kazoo_client.KAZOO_ERRORS as error:
-            raise from_kazoo(self._cause(error), f"Reading the ACL of {full}", self.config) from error
+            raise self._failed(error, f"Reading the ACL of {full}") from error
         return tuple(entries)
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
@@ -271,7 +283,7 @@ class ZooKeeperConnection:
             size = request_bytes(operations, self.config.chroot)
             if kazoo_client.is_too_large(error, size):
                 raise kazoo_client.too_large(size, doing, self.config) from error
-            raise from_kazoo(self._cause(error), doing, self.config) from error
+            raise self._failed(error, doing) from error
         conflict = self._conflict(operations, results)
         written = () if conflict is not None else (r.mzxid for r in results if hasattr(r, "mzxid"))
         return Outcome(conflict, next(iter(written), None))
@@ -353,7 +365,7 @@ class ZooKeeperConnection:
         except kazoo_client.KAZOO_ERRORS as error:
             if kazoo_client.is_passing(error) and self._clock() < deadline:
                 return False
-            raise from_kazoo(self._cause(error), f"Reading {self._full(path)}", self.config) from error
+            raise self._failed(error, f"Reading {self._full(path)}") from error
         if kind == "children":
             answers.children[path] = sorted(answer)
         elif kind == "get":
@@ -372,7 +384,7 @@ class ZooKeeperConnection:
 
     def _client(self) -> Any:
         if self._kazoo is None:
-            raise kazoo_client.not_open()
+            raise kazoo_client.not_open() if self._closed_by is None else self._closed_by()
         return self._kazoo
 
     def _connect(self) -> None:
@@ -386,7 +398,7 @@ class ZooKeeperConnection:
             connection_retry=dict(_RECONNECT),
             logger=self._log,
             use_ssl=tls is not None,
-            **_credentials(self.config.auth),
+            **credentials(self.config.auth),
         )
         kazoo.add_listener(lambda state: self._on_kazoo_state(kazoo, state))
         kazoo.add_listener(lambda state: changed.set())
@@ -406,7 +418,7 @@ class ZooKeeperConnection:
         if self._on_state is not None:
             self._on_state(state)
         if state == "LOST" and self._is_established and self._reopening is not kazoo:
-            threading.Thread(target=self._reopen, args=(kazoo,), name="zookeeper-reopen", daemon=True).start()
+            start_thread(partial(self._reopen, kazoo), "zookeeper-reopen", self._fail)
             self._reopening = kazoo
 
     @property
@@ -435,6 +447,12 @@ class ZooKeeperConnection:
                     return
             time.sleep(_REOPEN_S[0] / 10)
 
+    def _fail(self, cause: BaseException) -> None:
+        self.close(partial(thread_failed, f"No session with ZooKeeper at {self.config.hosts} is opened any more", cause))
+
+    def _failed(self, error: BaseException, doing: str) -> ZKafkaError:
+        return from_kazoo(self._cause(error), doing, self.config) if self._closed_by is None else self._closed_by()
+
     def _cause(self, error: BaseException) -> BaseException:
         """Return why kazoo is closed. One refused login may be a connection lost during the login."""
         kazoo = self._kazoo
@@ -443,48 +461,6 @@ class ZooKeeperConnection:
         if kazoo.refusals >= (_REFUSALS if self._is_established else 1):
             return kazoo_client.AUTH_FAILED()
         return kazoo_client.CONNECTION_LOSS() if self._is_established else error
-
-
-def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
-    """The TLS context for connections. A truststore replaces the system's authorities.
-
-    Raises OptionError for a missing or invalid file, or a wrong password. OpenSSL never prompts for one.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = tls.check_hostname
-    if tls.truststore is None:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    else:
-        _load("truststore", tls.truststore, "PEM certificates", context.load_verify_locations)
-    if tls.keystore is not None:
-        what = "the PEM certificate and private key, and zookeeper.ssl.keystore.password its password if it has one"
-        password = tls.keystore_password or ""
-        _load("keystore", tls.keystore, what, lambda file: context.load_cert_chain(file, None, lambda: password))
-    return context
-
-
-def _load(store: str, file: str, what: str, load: Callable[[str], None]) -> None:
-    try:
-        load(file)
-    except OSError as error:
-        raise UNUSABLE_TLS_FILE(
-            f"zookeeper.ssl.{store}.location is {file!r}, which cannot be used here ({error}); it must be a file on the "
-            f"driver and on every executor, with {what}",
-        ) from error
-
-
-def _credentials(auth: tuple[str, str] | None) -> dict[str, object]:
-    if auth is None:
-        return {}
-    scheme, credential = auth
-    if scheme != "sasl":
-        return {"auth_data": [(scheme, credential)]}
-    if importlib.util.find_spec("puresasl") is None:
-        raise SASL_MISSING(
-            "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
-        )
-    mechanism, user, password = credential.split(":", 2)
-    return {"sasl_options": {"mechanism": mechanism.upper(), "username": user, "password": password}}
 
 
 def _stop(kazoo: Any) -> None:

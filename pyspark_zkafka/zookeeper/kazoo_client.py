@@ -1,7 +1,8 @@
-"""kazoo's client: its handler with bounded waits, its log without secrets, and its errors, mapped to ours here alone."""
+"""kazoo's client: its handler with bounded waits, credentials, log without secrets, and errors, mapped here to ours."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
 import select
@@ -21,6 +22,8 @@ from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.conditions import (
     REQUEST_TOO_LARGE,
+    SASL_MISSING,
+    UNUSABLE_TLS_FILE,
     ZOOKEEPER_CONNECTION_LOST,
     ZOOKEEPER_ERROR,
     ZOOKEEPER_MISUSED,
@@ -30,7 +33,7 @@ from pyspark_zkafka.conditions import (
     ZOOKEEPER_UNREACHABLE,
 )
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperMisused, ZooKeeperRefused
-from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
 NO_NODE: type[BaseException] = kazoo.NoNodeError
@@ -290,6 +293,49 @@ class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     def warn(self, msg: object, *args: Any, **kwargs: Any) -> None:
         """The name that kazoo still uses for `warning`."""
         self.warning(msg, *args, **kwargs)
+
+
+def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
+    """The TLS context for connections. A truststore replaces the system's authorities.
+
+    Raises OptionError for a missing or invalid file, or a wrong password. OpenSSL never prompts for one.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.check_hostname
+    if tls.truststore is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _load("truststore", tls.truststore, "PEM certificates", context.load_verify_locations)
+    if tls.keystore is not None:
+        what = "the PEM certificate and private key, and zookeeper.ssl.keystore.password its password if it has one"
+        password = tls.keystore_password or ""
+        _load("keystore", tls.keystore, what, lambda file: context.load_cert_chain(file, None, lambda: password))
+    return context
+
+
+def _load(store: str, file: str, what: str, load: Callable[[str], None]) -> None:
+    try:
+        load(file)
+    except OSError as error:
+        raise UNUSABLE_TLS_FILE(
+            f"zookeeper.ssl.{store}.location is {file!r}, which cannot be used here ({error}); it must be a file on the "
+            f"driver and on every executor, with {what}",
+        ) from error
+
+
+def credentials(auth: tuple[str, str] | None) -> dict[str, object]:
+    """The arguments of kazoo's client for `zookeeper.auth`. Raises OptionError for SASL without pure-sasl."""
+    if auth is None:
+        return {}
+    scheme, credential = auth
+    if scheme != "sasl":
+        return {"auth_data": [(scheme, credential)]}
+    if importlib.util.find_spec("puresasl") is None:
+        raise SASL_MISSING(
+            "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
+        )
+    mechanism, user, password = credential.split(":", 2)
+    return {"sasl_options": {"mechanism": mechanism.upper(), "username": user, "password": password}}
 
 
 def from_kazoo(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:

@@ -68,7 +68,7 @@ def commit_after_coming_back(patch: pytest.MonkeyPatch) -> None:
 
 def take_a_loss_for_a_revocation(patch: pytest.MonkeyPatch) -> None:
     """An expelled member keeps partitions that a micro-batch reads until it is done."""
-    patch.setattr(KafkaGroupMember, "lost", lambda self: self.begin_revocation(self._state.claims))
+    patch.setattr(KafkaGroupMember, "lost", lambda self, *why: self.begin_revocation(self._state.claims))
 
 
 def keep_the_client_of_an_expelled_member(patch: pytest.MonkeyPatch) -> None:

@@ -35,10 +35,24 @@ class EnsembleClient(ZooKeeperClient):
         self.lost_answers = lost_answers
         self.transactions = 0
         self._session = self.ensemble.connect(lambda: None, lambda: False)
+        self._requests = 0
+        self._after: tuple[int, Callable[[], None]] | None = None
+
+    def after(self, requests: int, act: Callable[[], None]) -> Callable[[], bool]:
+        """Act once, within the request that follows this number of requests. Returns whether that has happened."""
+        self._after = self._requests + requests, act
+        return lambda: self._after is None
+
+    def _count(self) -> None:
+        self._requests += 1
+        if self._after is not None and self._requests > self._after[0]:
+            act, self._after = self._after[1], None
+            act()
 
     @property
     def session_id(self) -> int:
         """The session's id."""
+        self._count()
         return self._session.session_id
 
     def ask(
@@ -49,6 +63,7 @@ class EnsembleClient(ZooKeeperClient):
         watch: Watch | None = None,
     ) -> Results:
         """Return the current znodes."""
+        self._count()
         return self._session.ask(get, children, exists)
 
     def acl(self, path: str) -> None:
@@ -56,6 +71,7 @@ class EnsembleClient(ZooKeeperClient):
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
         """Apply all operations, or none."""
+        self._count()
         self.transactions += 1
         self.meanwhile()
         outcome = self._session.transact(operations)

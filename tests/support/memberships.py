@@ -71,7 +71,7 @@ class MemberGroup:
     def member(self, subscription: Subscription | None = None, hold_ms: int = 0, **options: Any) -> Membership:
         """Return a joined member. It may not be settled yet."""
         subscription = subscription or Subscribe((self.topic,))
-        member = self._zookeeper(subscription, hold_ms) if self.kind == "zookeeper" else None
+        member = self._zookeeper(subscription, hold_ms, **options) if self.kind == "zookeeper" else None
         if member is None:
             servers, options = self.cluster.bootstrap_servers, {**KINDS[self.kind], **options}
             member = kafka_member(servers, self.name, subscription, hold_ms, **options)
@@ -108,7 +108,7 @@ class MemberGroup:
         """End all members."""
         self.opened.close()
 
-    def _zookeeper(self, subscription: Subscription, hold_ms: int) -> GroupMember:
+    def _zookeeper(self, subscription: Subscription, hold_ms: int, session_timeout_ms: int = SESSION_MS) -> GroupMember:
         hosts, _, chroot = self.cluster.zookeeper_connect.partition("/")
         options = group_options(self.name, backoff_ms=200, hold_ms=hold_ms)
-        return GroupMember(ensemble_config(hosts, f"/{chroot}", SESSION_MS), options, subscription)
+        return GroupMember(ensemble_config(hosts, f"/{chroot}", session_timeout_ms), options, subscription)

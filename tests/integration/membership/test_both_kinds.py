@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
@@ -43,6 +45,31 @@ def test_sharing_and_leaving(group: MemberGroup) -> None:
     second.leave()
     eventually(lambda: settled([first], 4), timeout_s=20)
     assert all(first.owned()[tp].sequence > before[tp].sequence for tp in moved)
+
+
+def test_failed(group: MemberGroup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A member that fails while it releases partitions leaves at once: another gets them, long before its session ends.
+
+    All its calls then raise the cause, and its offsets cannot be committed.
+    """
+
+    def fail(*given: object) -> None:
+        raise RuntimeError("boom")
+
+    sessions = {} if group.kind == "consumer" else {"session_timeout_ms": 60_000}
+    first = group.member(**sessions)
+    assert first.wait_settled(20)
+    store, owner = group.offsets(first), first.owner
+    if isinstance(first, GroupMember):
+        monkeypatch.setattr(first._claims, "release", fail)
+    else:
+        monkeypatch.setattr(first, "begin_revocation", fail)  # within librdkafka's callback
+    second = group.member(**sessions)
+    eventually(lambda: settled([second], 4), timeout_s=20)
+    for call in (first.owned, first.rebalance, lambda: store.commit(group.places({0: 1}), owner)):
+        with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] .* has left group .*: RuntimeError: boom"):
+            call()
+    assert [record.exc_info is not None for record in caplog.records].count(True) == 1
 
 
 @classic_seldom

@@ -15,8 +15,8 @@ from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection, tls_context
-from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, ReadAhead
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, ReadAhead, tls_context
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.security import SECRET, TEN, WRONG, Options, connecting, fails_soon, read_values
 

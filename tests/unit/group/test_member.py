@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -41,10 +42,55 @@ def test_session_that_may_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{module}.Claims", lambda client, group: SimpleNamespace(owned=claims))
     member = new_member(Timing(clock=lambda: now))
     assert member.owned() == {}
-    member.owner = ClaimOwner("g_c", 1)
+    member._registered = ClaimOwner("g_c", 1), 0
     assert member.owned() == claims
     now = 16.0
     assert member.owned() == {}
+
+
+def test_session_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member whose session ends while it registers or claims has neither an owner nor a settled assignment."""
+    for requests in range(30):
+        client = EnsembleClient()
+        monkeypatch.setattr("pyspark_zkafka.group.member.ZooKeeperClient", lambda config, found=client, **others: found)
+        client.put_topic("t")
+        client.put("/consumers/g/owners/t")
+        member = new_member()
+        ends_at = client.after(requests, lambda found=member: found._on_state("LOST"))
+        with suppress(ZKafkaError):  # NO_SESSION, where the end is noticed at once
+            member._rebalance()
+        if not ends_at():
+            assert requests > 5
+            return
+        assert member.owner is None, requests
+        member._requested.clear()
+        assert not member.settled, requests
+    raise AssertionError("a rebalance takes fewer requests")
+
+
+def test_interrupted_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebalance that Ctrl-C interrupts is not settled, and is due again."""
+    client, now = EnsembleClient(), 100.0
+    monkeypatch.setattr("pyspark_zkafka.group.member.ZooKeeperClient", lambda config, **others: client)
+    client.put_topic("t")
+    client.put("/consumers/g/owners/t")
+    member = new_member(Timing(clock=lambda: now))
+    member._rebalance()
+    assert member.settled
+    client.put_topic("t", 2)
+    member.request_rebalance()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    client.after(6, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        member.rebalance()
+    assert not member.settled
+    now += 1
+    member.rebalance()
+    assert member.settled
+    assert len(member._claims.owned) == 2
 
 
 def test_waiting_member_that_leaves() -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from cryptography.x509 import DNSName
 
-from pyspark_zkafka.errors import OptionError, ZooKeeperError
+from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperError
 from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection, tls_context
-from pyspark_zkafka.zookeeper.kazoo_client import Client
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.kazoo_client import Client, tls_context
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.options import ensemble_config
@@ -143,3 +143,39 @@ def test_a_session_lasts_as_long_as_granted() -> None:
                 assert client.session_timeout_ms == granted_ms
                 assert started <= client.session_ends_at - granted_ms / 1000 <= time.monotonic()
             serving.join(10)
+
+
+def test_closed_because_of_a_failure() -> None:
+    """Requests of a connection that was closed because of a failure raise it; the first one counts."""
+    connection = ZooKeeperConnection(ensemble_config("127.0.0.1:1"))
+    connection.close(lambda: ZKafkaError("THREAD_FAILED", "first"))
+    connection.close()
+    connection.close(lambda: ZKafkaError("THREAD_FAILED", "second"))
+    with pytest.raises(ZKafkaError, match="first"):
+        connection.get_many(["/a"])
+
+
+def test_session_that_cannot_be_reopened(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """If the thread that opens another session fails, requests say so at once, rather than that there is no session yet."""
+    connection = ZooKeeperConnection(ensemble_config("127.0.0.1:1"))
+
+    class Ended:
+        refusals = 0
+
+        @property
+        def has_ended(self) -> bool:
+            raise RuntimeError("boom")
+
+        def stop(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    kazoo = connection._kazoo = Ended()
+    connection._handler.deadline = float("inf")
+    connection._on_kazoo_state(kazoo, "LOST")
+    eventually(lambda: connection._kazoo is None)
+    with pytest.raises(
+        ZKafkaError, match=r"\[THREAD_FAILED\] No session with ZooKeeper at .*RuntimeError: boom"
+    ):
+        connection.get_many(["/a"])
+    assert caplog.text.count("RuntimeError: boom") == 1
