@@ -180,8 +180,8 @@ def _require_files(properties: Mapping[str, Any]) -> None:
         except OSError as error:
             shown = "a file" if is_secret(name) else path
             raise UNUSABLE_KAFKA_PROPERTY(
-                f"kafka.{name} ({java} in Java) names {shown}, which cannot be read: {error.strerror}. Place the file at this "
-                "path on the driver and on every executor"
+                f"kafka.{name} ({java} in Java) names {shown}, which cannot be read: {error.strerror}. Place the file at "
+                "this path on the driver and on every executor"
             ) from None  # its text has the path, which may be secret
 
 

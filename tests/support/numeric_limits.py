@@ -27,4 +27,4 @@ LIMITS: dict[str, tuple[int, int]] = {
     "maxBytesPerTrigger": (1, _LONG),
     "minOffsetsPerTrigger": (1, _LONG),
 }
-"""As in Java: options with Spark's names, and limits of records and bytes, are long, and others int. Some clients take less."""
+"""As in Java, options of Spark and limits of records or bytes are long. Others are int, or what a client takes."""

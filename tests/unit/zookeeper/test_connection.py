@@ -174,8 +174,6 @@ def test_session_that_cannot_be_reopened(monkeypatch: pytest.MonkeyPatch, caplog
     connection._handler.deadline = float("inf")
     connection._on_kazoo_state(kazoo, "LOST")
     eventually(lambda: connection._kazoo is None)
-    with pytest.raises(
-        ZKafkaError, match=r"\[THREAD_FAILED\] No session with ZooKeeper at .*RuntimeError: boom"
-    ):
+    with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] No session with ZooKeeper at .*RuntimeError: boom"):
         connection.get_many(["/a"])
     assert caplog.text.count("RuntimeError: boom") == 1
