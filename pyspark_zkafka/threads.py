@@ -30,17 +30,26 @@ def start_thread(
 
     Raises RuntimeError if no thread can be started.
     """
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as cause:  # noqa: BLE001 - nobody else would hear of it
-            _log.exception("The thread %s failed", name)
-            on_failure(cause)
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = threading.Thread(target=_watched, args=(work, name, on_failure), name=name, daemon=True)
     thread.start()
     return thread
+
+
+def start_timer(delay_s: float, work: Callable[[], object], name: str) -> None:
+    """Run `work` in a daemon thread after a delay. An exception is logged once. Raises RuntimeError like `start_thread`."""
+    timer = threading.Timer(delay_s, _watched, (work, name))
+    timer.daemon = True
+    timer.start()
+
+
+def _watched(
+    work: Callable[[], object], name: str, on_failure: Callable[[BaseException], object] = lambda cause: None
+) -> None:
+    try:
+        work()
+    except BaseException as cause:  # noqa: BLE001 - nobody else would hear of it
+        _log.exception("The thread %s failed", name)
+        on_failure(cause)
 
 
 def call_in_thread(call: Callable[[], T], name: str) -> Future[T]:

@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewPartitions, NewTopic
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
-from pyspark_zkafka.brokers.clients import INTRODUCTION_S, ClientPool, MessageClient, client_key, shared_properties
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient, client_key, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, from_kafka
 from pyspark_zkafka.brokers.log_lookups import (
     DEFAULT_SIZES,
@@ -25,6 +25,7 @@ from pyspark_zkafka.brokers.log_lookups import (
     lookup_client,
     offset_requests,
 )
+from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.conditions import (
     BROKERS_UNAVAILABLE,
     DELETION_DISABLED,

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark_zkafka.brokers.clients import ClientPool, client_key, lookup_properties
+from pyspark_zkafka.brokers.clients import client_key, lookup_properties
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.ledger import (
     Entry,

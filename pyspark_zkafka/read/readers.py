@@ -340,9 +340,9 @@ def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity
             found = retry.until(lambda ids: topic in ids, lambda: admin.topic_ids([topic]))
         exists, is_same = topic in found, found.get(topic) in (None, split.topic_id)
     elif split.czxid is not None and connection.zookeeper is not None:
-        from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+        from pyspark_zkafka.zookeeper.snapshots import lease_zookeeper
 
-        with ZooKeeperClient(connection.zookeeper) as zookeeper:
+        with lease_zookeeper(connection.zookeeper) as zookeeper:
             czxid = retry(lambda: zookeeper.czxid(topic))
         exists, is_same = czxid is not None, czxid == split.czxid
     else:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_zkafka.brokers.clients import ClientPool, Keep, MessageClient, client_key
+from pyspark_zkafka.brokers.clients import MessageClient, client_key
+from pyspark_zkafka.client_pool import ClientPool, Keep
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, library, require
 

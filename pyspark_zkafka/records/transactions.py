@@ -14,8 +14,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.brokers.clients import INTRODUCTION_S, leave_open
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, transaction_failed
+from pyspark_zkafka.client_pool import leave_open
 from pyspark_zkafka.conditions import TRANSACTION_TIMEOUT
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions

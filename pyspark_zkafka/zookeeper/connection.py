@@ -236,13 +236,17 @@ class ZooKeeperConnection:
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
+        *,
+        sync: bool = False,
     ) -> Results:
         """Send one round of requests. Servers answer `exists` first, then `children`, then `get`, each in its order.
+
+        With `sync`, no answer is older than this call. Otherwise the session's server may lag behind others.
 
         `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost. It must
         not block. Setting the same function again has no effect. Raises ZooKeeperError, ZooKeeperRefused.
         """
-        answers, kinds = Results(), {"exists": exists, "children": children, "get": get}
+        answers, kinds = Results(), {"sync": ["/"] * sync, "exists": exists, "children": children, "get": get}
         requests = [(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
         reads = [path for kind, path in requests if kind == "get"]
         if watch is None and len(reads) >= _LEAST_BULK:
@@ -353,6 +357,8 @@ class ZooKeeperConnection:
 
     def _send(self, kind: str, path: str, watch: Watch | None) -> Any:
         client = self._client()
+        if kind == "sync":
+            return client.sync_async(self._full(path))
         send = {"get": client.get_async, "children": client.get_children_async, "exists": client.exists_async}
         return send[kind](self._full(path), watch=watch)
 
@@ -370,7 +376,7 @@ class ZooKeeperConnection:
             answers.children[path] = sorted(answer)
         elif kind == "get":
             answers.nodes[path] = Znode(answer[0], _stat(answer[1]))
-        elif answer is not None:
+        elif kind == "exists" and answer is not None:
             answers.stats[path] = _stat(answer)
         return True
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.conditions import GROUP_ACTIVE, NO_CHROOT, NO_KAFKA_CLUSTER
 from pyspark_zkafka.errors import CodecError, ZooKeeperRefused, listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
@@ -15,6 +17,7 @@ from pyspark_zkafka.model.znodes import cluster as znodes
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.cluster import AdminState, BrokerRegistration
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
 
 if TYPE_CHECKING:
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _SHOWN = 3
+_idle: ClientPool[ZooKeeperClient] = ClientPool()
+
+
+def lease_zookeeper(config: ZooKeeperConfig) -> AbstractContextManager[ZooKeeperClient]:
+    """Lease an open client: a new one, or one that was used some seconds ago. See `ClientPool`."""
+    return _idle.lease(config, lambda: ZooKeeperClient(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +128,12 @@ class ZooKeeperClient(ZooKeeperConnection):
         return found.readable
 
     def czxid(self, topic: str) -> int | None:
-        """The transaction that created a topic's znode, which identifies the topic. None for an unknown topic."""
+        """The transaction that created a topic's znode, which identifies the topic. None for an unknown topic.
+
+        The answer is no older than the call, also in a session that has been open for long.
+        """
         paths = [znodes.topic_path(topic)] if is_topic_name(topic) else []
-        stat = next(iter(self.exists_many(paths).values()), None)
+        stat = next(iter(self.ask(exists=paths, sync=True).stats.values()), None)
         return None if stat is None else stat.czxid
 
     def topic_configs(self, topics: Collection[str] | None = None) -> DecodedZnodes[dict[str, str]]:

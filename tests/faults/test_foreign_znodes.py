@@ -37,8 +37,10 @@ class Vanishing(ZooKeeperClient):
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
+        *,
+        sync: bool = False,
     ) -> Results:
-        answers = super().ask(get, children, exists, watch)
+        answers = super().ask(get, children, exists, watch, sync=sync)
         parent, _, name = self._path.rpartition("/")
         if name in answers.children.get(parent, ()) and self._other.exists(self._path):
             self._other.delete(self._path)

@@ -27,6 +27,7 @@ from tests.support.eventually import eventually
 from tests.support.tiers import seldom
 from tests.support.topics import KEPT, arrived
 from tests.support.transactions import abort, commit
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -198,3 +199,38 @@ def test_created_again(old_cluster: LocalCluster, records: int) -> None:
     (split,) = plan.splits
     with pytest.raises(DataLoss, match=f"topic {topic} was created again"):
         list(reader.read(SplitPartition((split,), plan.bootstrap_servers)))
+
+
+def test_sessions_of_tasks(spark: SparkSession, old_cluster: LocalCluster) -> None:
+    """Tasks compare topics by their znodes in one session of their worker, however many tasks and topics there are."""
+    topics = [f"compared-{n}" for n in range(10)]
+    for topic in topics:
+        old_cluster.create_topic(topic, partitions=2)
+        old_cluster.produce(topic, [{"value": b"v", "partition": p} for p in range(2)])
+    with Wire(old_cluster.port("zookeeper")) as wire:
+        raw = {"zookeeper.connect": f"{wire.address}/{old_cluster.zookeeper_connect.partition('/')[2]}".rstrip("/")}
+        raw |= {"kafka.bootstrap.servers": old_cluster.bootstrap_servers, "subscribe": ",".join(topics)}
+        assert read(spark, raw).count() == 20
+        assert len(wire.greetings) <= 1 + spark.sparkContext.defaultParallelism  # of the plan, and of each worker
+        plan, before = plan_batch(parse_read(raw)), len(wire.greetings)
+        reader = ZKafkaReader(parse_read(raw), pa.schema([("offset", pa.int64())]))
+        one_task = SplitPartition(plan.splits, plan.bootstrap_servers)
+        tasks = [SplitPartition((split,), plan.bootstrap_servers) for split in plan.splits]
+        for task in (one_task, *tasks):
+            list(reader.read(task))
+        assert len(wire.greetings) == before + 1
+
+
+def test_created_again_between_tasks(old_cluster: LocalCluster) -> None:
+    """A task recognises a topic that was created again since another task of its worker has compared it."""
+    old_cluster.create_topic("between", partitions=2)
+    old_cluster.produce("between", [{"value": b"old", "partition": p} for p in range(2)])
+    options = parse_read({"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": "between"})
+    plan, reader = plan_batch(options), ZKafkaReader(options, pa.schema([("offset", pa.int64())]))
+    first, second = (SplitPartition((split,), plan.bootstrap_servers) for split in plan.splits)
+    assert sum(batch.num_rows for batch in reader.read(first)) == 1
+    old_cluster.delete_topic("between")
+    old_cluster.create_topic("between", partitions=2)
+    old_cluster.produce("between", [{"value": b"new", "partition": p} for p in range(2)])
+    with pytest.raises(DataLoss, match="topic between was created again"):
+        list(reader.read(second))

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import ClientPool, Keep
 from pyspark_zkafka.brokers.log_lookups import LookupSizes
+from pyspark_zkafka.client_pool import ClientPool, Keep
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST

@@ -93,8 +93,10 @@ class Meddled(ZooKeeperClient):
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
+        *,
+        sync: bool = False,
     ) -> Results:
-        answers = super().ask(get, children, exists, watch)
+        answers = super().ask(get, children, exists, watch, sync=sync)
         self._left -= bool(children)
         if self._left == 0:
             for path in self._paths:

@@ -61,6 +61,8 @@ class EnsembleClient(ZooKeeperClient):
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
+        *,
+        sync: bool = False,
     ) -> Results:
         """Return the current znodes."""
         self._count()

@@ -9,6 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.kazoo_client import Client, tls_context
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.options import ensemble_config
@@ -177,3 +179,32 @@ def test_session_that_cannot_be_reopened(monkeypatch: pytest.MonkeyPatch, caplog
     with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] No session with ZooKeeper at .*RuntimeError: boom"):
         connection.get_many(["/a"])
     assert caplog.text.count("RuntimeError: boom") == 1
+
+
+def test_answer_that_is_not_older_than_the_question() -> None:
+    """The identity of a topic is read after a sync: the server of a session that has been open for long may lag behind."""
+    client, asked = ZooKeeperClient(ensemble_config("127.0.0.1:1", "/kafka")), list[tuple[str, str]]()
+
+    class Answer:
+        def __init__(self, value: object) -> None:
+            self.value = value
+
+        def get(self, timeout: float) -> object:
+            return self.value
+
+    class Kazoo:
+        client_state = "CONNECTED"
+        stat = SimpleNamespace(czxid=7, version=0, mtime=0, ephemeralOwner=0, mzxid=7)
+        get_async = get_children_async = None
+
+        def sync_async(self, path: str) -> Answer:
+            asked.append(("sync", path))
+            return Answer(path)
+
+        def exists_async(self, path: str, watch: object) -> Answer:
+            asked.append(("exists", path))
+            return Answer(self.stat)
+
+    client._kazoo = Kazoo()
+    assert client.czxid("t") == 7
+    assert asked == [("sync", "/kafka"), ("exists", "/kafka/brokers/topics/t")]

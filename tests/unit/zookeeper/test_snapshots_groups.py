@@ -32,9 +32,11 @@ class CountingClient(EnsembleClient):
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
+        *,
+        sync: bool = False,
     ) -> Results:
         self.rounds += 1
-        return super().ask(get, children, exists, watch)
+        return super().ask(get, children, exists, watch, sync=sync)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.brokers.clients import ClientPool, Keep
+from pyspark_zkafka.client_pool import ClientPool, Keep
 
 
 class Client:
@@ -186,6 +186,26 @@ def test_no_thread_can_be_started(time: Time) -> None:
     assert [use(pool).state, use(pool).state] == ["closed", "closed"]
 
 
+def test_client_that_cannot_be_closed(pool: ClientPool[Client], time: Time) -> None:
+    """If closing an idle client fails, the others are closed, too, and so are clients that become idle later."""
+
+    class Stuck(Client):
+        def __exit__(self, *exc: object) -> None:
+            raise ValueError("stuck")
+
+    with pool.lease("stuck", Stuck):
+        pass
+    time.pass_to(103)
+    others = [use(pool, name) for name in ("a", "b")]
+    with pytest.raises(ValueError, match="stuck"):
+        time.pass_to(110)
+    time.pass_to(113)
+    assert [client.state for client in others] == ["closed", "closed"]
+    last = use(pool, "c")
+    time.pass_to(130)
+    assert last.state == "closed"
+
+
 def test_threads(pool: ClientPool[Client]) -> None:
     """Many threads never have the same client at the same time."""
     busy: set[int] = set()
@@ -210,7 +230,7 @@ def test_threads(pool: ClientPool[Client]) -> None:
 
 FORK = '''
 import os, sys, threading
-from pyspark_zkafka.brokers.clients import ClientPool, Keep
+from pyspark_zkafka.client_pool import ClientPool, Keep
 
 class Client:
     def __init__(self, owner): self.owner, self.process = owner, os.getpid()
