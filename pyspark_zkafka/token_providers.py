@@ -15,11 +15,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_zkafka.conditions import TOKEN_UNAVAILABLE
+from pyspark_zkafka.threads import call_in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -124,18 +125,15 @@ def _place(error: Exception) -> str:
 
 def _call(provider: str, config: str) -> Any:
     """Call the function on a thread of its own, which is abandoned after the time limit."""
-    answer: Future[Any] = Future()
 
-    def call() -> None:
+    def call() -> Any:
         try:
-            answer.set_result(pkgutil.resolve_name(PRESETS.get(provider, provider))(config))
-        except Exception as error:  # noqa: BLE001 - raised below
-            answer.set_exception(error)
-        except BaseException as error:  # noqa: BLE001 - sys.exit must not end the worker
+            return pkgutil.resolve_name(PRESETS.get(provider, provider))(config)
+        except (SystemExit, KeyboardInterrupt) as error:  # sys.exit must not end the worker
             failure = RuntimeError(f"{type(error).__name__} was raised: {error}")
-            answer.set_exception(failure.with_traceback(error.__traceback__))
+            raise failure.with_traceback(error.__traceback__) from None
 
-    threading.Thread(target=call, name=f"zkafka-token-{provider}", daemon=True).start()
+    answer = call_in_thread(call, f"zkafka-token-{provider}")
     if not wait([answer], _LIMIT_S).done:
         raise TimeoutError(f"it has not returned within {_LIMIT_S:.0f} s")
     return answer.result()

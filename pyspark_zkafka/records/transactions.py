@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,6 +29,7 @@ from pyspark_zkafka.records.producer import (
     producer_properties,
 )
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.threads import call_in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -276,23 +276,10 @@ class TransactionalProducer(CountingProducer):
         ----------
         https://github.com/confluentinc/librdkafka/issues/5456
         """
-        outcome: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                call(timeout_s)
-                outcome.set_result(None)
-            except KafkaException as error:
-                outcome.set_exception(error)
-
-        thread = threading.Thread(target=run, name="zkafka-transaction", daemon=True)
-        thread.start()
-        thread.join(timeout_s + min(timeout_s, _OVERTIME_S))
-        if thread.is_alive():
+        outcome = call_in_thread(partial(call, timeout_s), "zkafka-transaction")
+        if not wait([outcome], timeout_s + min(timeout_s, _OVERTIME_S)).done:
             self._is_stuck = True
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No coordinator of the group was found in time"))
-        if not outcome.done():
-            raise RuntimeError("a call of librdkafka failed; its traceback is in standard error")
         outcome.result()
 
     def _failed(self, error: KafkaError, doing: str) -> ZKafkaError:

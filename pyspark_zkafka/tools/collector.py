@@ -78,7 +78,7 @@ class EnsembleReader:
             groups = read_groups(client, matching=self._groups).groups
             cluster = read_cluster(client, ("topics", "controller"), lambda names: list(filter(self._topics.search, names)))
             return Ensemble(cluster, groups)
-        except ZKafkaError:
+        except BaseException:
             self.close()
             raise
 
@@ -116,7 +116,7 @@ class BrokerReader:
                     for name, group in groups.items()
                 }
             return GroupReports(groups, self._storage, read_logs(lambda: client, ensemble.cluster.snapshot))
-        except ZKafkaError:
+        except BaseException:
             self.close()
             raise
 
@@ -162,7 +162,7 @@ class SharedCall(Generic[T]):
     def result(self, timeout_s: float) -> Reading[T]:
         """Wait for the running call, if there is one, and return the result of the last call that has ended.
 
-        After a ZKafkaError, there is no result. The log has a line for an error, and for a call that does not end in time.
+        After an error, there is no result. The log has the error, and a line for a call that does not end in time.
         """
         pending = self._pending
         try:
@@ -190,6 +190,9 @@ class SharedCall(Generic[T]):
         except ZKafkaError as error:
             self._last = None
             _log.warning("%s cannot be read: %s", self._name, error)
+        except Exception:  # noqa: BLE001 - logged, and shown by the metrics: the exporter goes on
+            self._last = None
+            _log.exception("%s cannot be read", self._name)
 
 
 class ClusterCollector(Collector):

@@ -41,6 +41,7 @@ from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.testing.spec import tested_version
+from pyspark_zkafka.threads import call_in_thread
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 TOPIC, TOTALS, GROUP = "orders", "totals", "billing"
@@ -265,11 +266,12 @@ class _Demo:
                         is_last = finished.wait(0.5)
                         progress.update(task, completed=sum(log_ends(admin, TOPIC, PARTITIONS).values()))
 
-            pool.submit(watch)
+            watching = pool.submit(watch)
             try:
                 write()  # not in the other thread, which has no active Spark session
             finally:
                 finished.set()
+            watching.result()
         return time.monotonic() - started
 
     def _offsets_table(self) -> Table:
@@ -341,18 +343,17 @@ class _GroupDemo:
         """Change the group's members while records come in, and show the owners until all has settled."""
         with step(self.console, title, call, spinner=False):
             before = set(self._client.group_owners(SHOP).values())
-            producer = threading.Thread(target=self._produce)
-            producer.start()
+            producing = call_in_thread(self._produce, "zkafka-demo-producer")
             change()
             started, deadline = time.monotonic(), time.monotonic() + _PATIENCE_S
             with Live(self._table(), console=self.console, auto_refresh=False) as live:
-                while not self._settled(before) or producer.is_alive():
+                while not self._settled(before) or not producing.done():
                     self._require_running()
                     if time.monotonic() > deadline:
                         raise DEMO_FAILED(f"{title}: not every partition has an owner; please report it")
                     live.update(self._table(), refresh=True)
                     time.sleep(0.1)
-                producer.join()
+                producing.result()
                 live.update(self._table(), refresh=True)
         shares = Counter(consumer_of_thread(owner) for owner in self._client.group_owners(SHOP).values())
         shown = ", ".join(f"{name.removeprefix(SHOP + '_')} {count}" for name, count in sorted(shares.items()))

@@ -178,9 +178,8 @@ class ZooKeeperConnection:
         if kazoo is None:
             return
         self._handler.deadline, self._log.quiet = self._clock() + CLOSE_TIMEOUT_S / 2, True
-        stopper = threading.Thread(target=_stop, args=(kazoo,), name="zookeeper-close", daemon=True)
         try:
-            stopper.start()
+            stopper = start_thread(partial(_stop, kazoo), "zookeeper-close")
         except RuntimeError:  # at the interpreter's end, Python 3.12 starts no threads
             _stop(kazoo)
         else:

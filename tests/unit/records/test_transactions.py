@@ -267,6 +267,23 @@ def test_time_left(made: Made, clock: Clock) -> None:
         assert producer.left_s == 300
 
 
+def test_call_that_fails_unexpectedly(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected error of a call that runs on a thread of its own reaches the task, with its traceback."""
+
+    def fail(client: Client, offset: GroupOffset, timeout_s: float) -> None:
+        raise TypeError("boom")
+
+    monkeypatch.setattr(Client, "commit_offset", fail)
+
+    def write() -> None:
+        with made.open() as producer:
+            producer.begin()
+            commit(producer)
+
+    with pytest.raises(TypeError, match="boom"):
+        write()
+
+
 def test_call_that_never_returns(clock: Clock) -> None:
     """A commit that librdkafka never finishes raises an error in time, and the client is not closed."""
     made = Made(clock, delivery_timeout_ms="200")

@@ -110,6 +110,47 @@ def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.L
     assert "nobody is there" in caplog.text
 
 
+@pytest.mark.parametrize("server", ["zookeeper", "brokers"])
+def test_unexpected_error(server: str, scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """After an error that nobody expects, a scrape says that the server is down, and the log has one traceback."""
+
+    def surprise(*arguments: object) -> Any:
+        raise TypeError("boom")
+
+    registry = scrape(surprise if server == "zookeeper" else lambda: ENSEMBLE, surprise)
+    samples = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    assert (samples["zkafka_up"], samples["zkafka_brokers_up"]) == (int(server != "zookeeper"), 0)
+    assert caplog.text.count("TypeError: boom") == 1
+
+
+@pytest.mark.parametrize("reader", ["ensemble", "brokers"])
+def test_reconnects_after_an_unexpected_error(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader closes its connection after any error, and the next scrape opens another."""
+    opened: list[str] = []
+
+    class Client:
+        def __init__(self, *given: object) -> None: ...
+
+        def __enter__(self) -> Client:
+            opened.append("open")
+            return self
+
+        def __exit__(self, *exc: object) -> None:
+            opened.append("closed")
+
+        def __getattr__(self, name: str) -> Any:
+            raise TypeError("boom")
+
+    monkeypatch.setattr("pyspark_zkafka.tools.collector.ZooKeeperClient", Client)
+    monkeypatch.setattr("pyspark_zkafka.tools.collector.GroupAdmin", Client)
+    connection = parse_connection({"zookeeper.connect": "zk1:2181", "kafka.bootstrap.servers": "b:1"})
+    ensembles, brokers = EnsembleReader(connection), BrokerReader(connection, "both", 1)
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            ensembles.read() if reader == "ensemble" else brokers.read(ENSEMBLE)
+    assert opened == ["open", "closed"] * 2
+
+
 def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> None:
     """The larger offset of two stores counts, so the offset is unknown while brokers do not respond."""
     group = replace(ENSEMBLE.groups["g"], kafka_offsets={T0: 7})
