@@ -97,6 +97,7 @@ def test_batch(zookeeper: dict[str, str], five: str, name: str) -> None:
         check(name, value, LIMITS[name][0], read)
 
 
+@pytest.mark.long
 @each("name", options_of("stream"))
 def test_stream(new_driver: NewDriver, five: str, name: str) -> None:
     """A member with a limit of an option plans a micro-batch."""
