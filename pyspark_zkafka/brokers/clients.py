@@ -22,7 +22,6 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import is_refusal, kafka_errors
 from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
-from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection, refers, task_rack
 
 C = TypeVar("C")
@@ -171,6 +170,8 @@ def _require_files(properties: Mapping[str, Any]) -> None:
             if str(path) != _PROBE and not path.is_dir():
                 path.open("rb").close()
         except OSError as error:
+            from pyspark_zkafka.options.client_properties import is_secret  # tasks do without it
+
             shown = "a file" if is_secret(name) else path
             raise UNUSABLE_KAFKA_PROPERTY(
                 f"kafka.{name} ({java} in Java) names {shown}, which cannot be read: {error.strerror}. Place the file at "
