@@ -61,27 +61,37 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
 
     If logging is not configured, as in Spark's workers, warnings show their time, level and logger.
 
-    All objects that exist before and after the imports are excluded from garbage collection permanently. Spark's worker
-    collects after each task, plan and commit. For the hundred thousand objects that are modules, classes and functions,
-    that takes 15 to 30 ms, more than a task of a small micro-batch. Within the block, nothing is collected: imports leave
-    almost no garbage, and collections would prolong them by a twentieth.
+    In Spark's workers, all objects that exist before and after the imports are excluded from garbage collection. Spark's
+    worker collects after each task, plan and commit. For the hundred thousand objects that are modules, classes and
+    functions, that takes 15 to 30 ms, more than a task of a small micro-batch. Within the block, nothing is collected:
+    imports leave almost no garbage, and collections would prolong them by a twentieth.
 
     With `for_task`, tunes the allocator for batches. Call before threads start.
     """
     if logging.lastResort is not None and logging.lastResort.formatter is None:
         logging.lastResort.setFormatter(LogFormatter(_LOG_FORMAT))
-    _freeze_imports()
+    freezes = is_within_pyspark()
+    if freezes:
+        _freeze_imports(collect=_frozen_modules > 0)
     with collector_paused():
         yield
-    _freeze_imports()
+    if freezes:
+        _freeze_imports(collect=False)
     if for_task:
         keep_freed_memory()
 
 
-def _freeze_imports() -> None:
-    """Exclude all objects from garbage collection, if modules were imported since the last call."""
+def _freeze_imports(*, collect: bool) -> None:
+    """Exclude all objects from garbage collection, if modules were imported since the last call.
+
+    In a worker that lives long, each call would also exclude what earlier tasks have left, for good. `collect` therefore
+    first collects everything, including objects that were excluded before.
+    """
     global _frozen_modules
     if len(sys.modules) > _frozen_modules:
+        if collect:
+            gc.unfreeze()
+            gc.collect()
         gc.freeze()
         _frozen_modules = len(sys.modules)
 
@@ -98,7 +108,7 @@ def concise_errors() -> Iterator[None]:
         yield
     except ZKafkaError:
         _log.debug("A call by Spark failed", exc_info=True)
-        if any(name.startswith("pyspark.") for name, _ in _callers()):
+        if is_within_pyspark():
             os.environ.setdefault("SPARK_HIDE_TRACEBACK", "1")
         raise
 
@@ -255,6 +265,11 @@ def whole_input(batches: Iterator[T]) -> Iterator[T]:
             f"The Python worker of pyspark {spark_version} does not show whether the task has received its whole input; "
             "write with deliveryGuarantee=at-least-once, or use a tested version of pyspark"
         )
+
+
+def is_within_pyspark() -> bool:
+    """True if a module of pyspark, such as one of Spark's workers, is on the call stack."""
+    return any(name.startswith("pyspark.") for name, _ in _callers())
 
 
 def is_called_by(module: str) -> bool:

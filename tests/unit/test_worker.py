@@ -49,21 +49,58 @@ for _ in range(50):
     del batch
 print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-FREEZE = """
-import gc
+IN_A_WORKER = """
+import gc, sys, types, weakref
+from importlib.machinery import ModuleSpec
 from pyspark_zkafka.worker import prepared_worker
 
-class Pair: pass
+gc.disable()
+
+class Node: pass
+
+def cycle():
+    node = Node()
+    node.itself = node
+    return node
+
+def task():
+    with prepared_worker(for_task=True):
+        import pyspark_zkafka.model.pushdown
+
+def in_a_worker(call):
+    names = {"__spec__": ModuleSpec("pyspark.worker", None), "__name__": "__main__"}
+    exec("def main(call): return call()", names)
+    return names["main"](call)
+
+def import_another():
+    name = f"another_{len(sys.modules)}"
+    sys.modules[name] = types.ModuleType(name)
+"""
+FREEZE = f"""{IN_A_WORKER}
 before = len(gc.get_objects())
-with prepared_worker():
-    import pyspark_zkafka.model.pushdown
+in_a_worker(task)
 frozen = gc.get_freeze_count()
-one, other = Pair(), Pair()
-one.other, other.one = other, one
-with prepared_worker(for_task=True):
-    import sys
-del one, other
+node = cycle()
+in_a_worker(task)
+del node
 print(frozen > before // 2, gc.get_freeze_count() == frozen, gc.collect() >= 2)
+"""
+FREEZE_AGAIN = f"""{IN_A_WORKER}
+in_a_worker(task)
+left = []
+for _ in range(5):
+    present = cycle()  # when the imports of a task are frozen, and garbage afterwards
+    left += [weakref.ref(present), weakref.ref(cycle())]
+    import_another()
+    in_a_worker(task)
+    del present
+import_another()
+in_a_worker(task)
+print([one() for one in left] == [None] * 10, gc.get_freeze_count() > 10_000)
+"""
+DO_NOT_FREEZE = f"""{IN_A_WORKER}
+task()
+print(gc.get_freeze_count())
 """
 WARN = """
 import logging, os
@@ -138,6 +175,16 @@ def test_memory_is_released_if_the_environment_says_so() -> None:
 def test_imports_are_frozen_once() -> None:
     """Objects present at the first call are frozen, and later ones are still collected if nothing is imported."""
     assert run(FREEZE).stdout.split() == ["True", "True", "True"]
+
+
+def test_garbage_is_not_frozen_for_good() -> None:
+    """In a worker that lives long, objects that were frozen with later imports are collected once they are garbage."""
+    assert run(FREEZE_AGAIN).stdout.split() == ["True", "True"]
+
+
+def test_other_processes_are_not_frozen() -> None:
+    """Outside of Spark's workers, as in a program that runs tasks itself, the program's objects are left alone."""
+    assert run(DO_NOT_FREEZE).stdout.split() == ["0"]
 
 
 def paused_and_failed() -> bool:
