@@ -35,6 +35,24 @@ _PASSING_CODES = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaE
 _NO_BROKERS = KafkaError(KafkaError._PARTIAL, "The broker has just started, and knows no other brokers yet")
 
 
+def joined_servers(*servers: str) -> str:
+    """Join lists of bootstrap servers, each address once.
+
+    >>> joined_servers("b1:9092,b2:9092", "b2:9092", "b3:9092")
+    'b1:9092,b2:9092,b3:9092'
+    """
+    return ",".join(dict.fromkeys(address for some in servers for address in some.split(",") if address))
+
+
+def are_known(servers: str, known: str) -> bool:
+    """True if all bootstrap servers are among the `known` ones.
+
+    >>> are_known("b2:9092", "b1:9092,b2:9092"), are_known("b2:9092,b3:9092", "b1:9092,b2:9092")
+    (True, False)
+    """
+    return set(known.split(",")).issuperset(servers.split(","))
+
+
 class AdminRequests:
     """An open AdminClient and its requests. Not pickle-safe, and only for the process that created it.
 
@@ -55,6 +73,27 @@ class AdminRequests:
     def __enter__(self) -> Self:
         self._use(self._new_client())
         return self
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers, with the brokers of the last metadata. Any thread may ask."""
+        return str(self._config["bootstrap.servers"])
+
+    def follow(self, servers: str) -> None:
+        """Use the present bootstrap servers, with a new client if one of them has a new address.
+
+        All brokers that the client knows may be gone before it requests metadata again. If no client can be made, the
+        present one stays, and the next call tries again.
+        """
+        if are_known(servers, self.servers):
+            return
+        before = self._servers, self.servers
+        self._servers = self._config["bootstrap.servers"] = servers
+        try:
+            self._replace_client()
+        except ZKafkaError as error:
+            _log.info("The client without the present brokers stays: %s", error)
+            self._servers, self._config["bootstrap.servers"] = before
 
     def _use(self, client: AdminClient) -> None:
         self._client = self._clients.enter_context(client)
@@ -127,7 +166,7 @@ class AdminRequests:
                     self._learned.update(topic or found.topics)
                     # A new client must find the brokers, although all bootstrap servers may have been replaced.
                     present = [host_port(broker.host, broker.port) for broker in found.brokers.values()]
-                    self._config["bootstrap.servers"] = ",".join(filter(None, [self._servers, *present]))
+                    self._config["bootstrap.servers"] = joined_servers(self._servers, *present)
                     return found
                 error, has_forgotten = KafkaException(_NO_BROKERS), True
             self._admin().poll(_LOOK_S)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_zkafka.brokers.clients import client_key, lookup_properties
-from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.ledger import (

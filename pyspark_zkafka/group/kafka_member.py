@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer, GroupConsumer, GroupEvent, PartitionsAssigned, Revoked
-from pyspark_zkafka.brokers.groups import commit_requests
+from pyspark_zkafka.brokers.group_offsets import commit_requests
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.group.kafka_requests import MemberRequests, Owned
 from pyspark_zkafka.group.kafka_state import COMMIT_S, CommitQueue, MemberState, QueueStep, hold_s, stall_s

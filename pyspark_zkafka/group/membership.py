@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
-from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MEMBERS_IN_ZOOKEEPER, MIGRATED_TO_KRAFT, NO_COORDINATORS
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.brokers.groups import MOST_PER_COMMIT, GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import MOST_PER_COMMIT, KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.commits import CommitResult, NoJvmOwner, NoOwner, OwnedBy, commit_offsets, find_lost, proof_of
@@ -68,7 +69,7 @@ class GroupOffsets:
         self._opened.close()
 
     def follow(self, servers: str) -> None:
-        """Use other bootstrap servers from now on: brokers may have been replaced since the offsets were opened."""
+        """Use the present bootstrap servers: brokers may have been replaced since the offsets were opened."""
         self._servers = servers
         self._kafka.follow(servers)
 
@@ -253,6 +254,10 @@ class KafkaMemberOffsets:
     def __init__(self, member: KafkaGroupMember, stored: KafkaGroupOffsets) -> None:
         self._member = member
         self._stored = stored
+
+    def follow(self, servers: str) -> None:
+        """Use the present bootstrap servers: see `GroupOffsets.follow`."""
+        self._stored.follow(servers)
 
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
         """The next offsets to read. Partitions without one are absent. Blocks for a request."""

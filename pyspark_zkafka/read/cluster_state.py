@@ -81,12 +81,14 @@ class ClusterState:
     def servers(self, snapshot: ClusterSnapshot | None = None) -> str:
         """Return the bootstrap servers of a snapshot, by default the current one, as ``host:port,...``.
 
-        While no broker is registered, returns the last known ones.
+        While no broker is registered, returns the last known ones. Adds the present brokers to the user's servers, which
+        may all be replaced while the query runs.
         """
         snapshot = self.snapshot() if snapshot is None else snapshot
         if snapshot.brokers or self._servers is None:
             self._servers = bootstrap_servers(self._read.connection, snapshot)
-        return self._servers
+        is_given = self._read.connection.bootstrap_servers is not None
+        return self._brokers.servers if is_given and self._brokers is not None else self._servers
 
     @property
     def last_servers(self) -> str:
@@ -171,6 +173,7 @@ class ClusterState:
             else:
                 self._is_cut_off = False
                 if ensemble is not None and self._brokers is not None:
+                    self._brokers.follow(self.servers(found))
                     self._brokers.refresh_metadata(moved_topics(before, found))
                 return found
         elif (refused := ensemble.refused) is not None:

@@ -151,11 +151,11 @@ class StreamSession:
 
     @property
     def offsets(self) -> GroupOffsets | KafkaMemberOffsets:
-        if self._member_offsets is not None:
-            return self._member_offsets
+        """The group's offsets, with clients that know the present brokers."""
+        offsets = self._stored_offsets if self._member_offsets is None else self._member_offsets
         if "kafka" in self._read.stores:
-            self._stored_offsets.follow(self.cluster.last_servers)
-        return self._stored_offsets
+            offsets.follow(self.cluster.servers())
+        return offsets
 
     @cached_property
     def _stored_offsets(self) -> GroupOffsets:

@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 from typer.testing import CliRunner, Result
 
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.jvm_clients import describe_group, list_groups, verify_consumer_rebalance

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer
 from typer.testing import CliRunner, Result
 
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.tools import app as zkafka

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_read

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.both_paths import BOTH
 from tests.support.both_paths_reads import Read as ByEachTransport

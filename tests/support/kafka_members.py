@@ -14,7 +14,7 @@ __all__ = ["KafkaMemberProcess"]
 _PROGRAM = """
 import json, sys
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe
 from tests.support.memberships import kafka_member

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.group.membership import Membership
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster

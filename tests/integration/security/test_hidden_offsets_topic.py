@@ -14,7 +14,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 

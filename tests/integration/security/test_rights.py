@@ -7,7 +7,8 @@ from itertools import count
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_read

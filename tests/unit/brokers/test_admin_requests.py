@@ -71,3 +71,32 @@ def test_refusal_of_a_controller(servers: str) -> None:
     with Requests(servers, {}) as requests, pytest.raises(ZKafkaError, match="an ACL must allow"):
         requests.ask(controller)
     assert len(controller.attempts_s) == 1
+
+
+def test_brokers_with_new_addresses(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client whose brokers are all gone is replaced by one that finds the present brokers, and others stay."""
+    with AdminRequests("127.0.0.1:1", {}) as requests:
+        first = requests._client
+        requests.follow("127.0.0.1:1")
+        assert requests._client is first
+        monkeypatch.setattr(requests, "_new_client", raises(BrokersUnavailable("BROKERS_UNAVAILABLE", "no token")))
+        requests.follow(servers)
+        assert (requests._client, requests.servers) == (first, "127.0.0.1:1")
+        monkeypatch.undo()
+        requests.follow(servers)
+        second = requests._client
+        assert second is not first
+        requests.refresh_metadata(["t"])
+        for known in (*servers.split(","), requests.servers):
+            requests.follow(known)
+        assert requests._client is second
+        assert set(requests.servers.split(",")) == set(servers.split(","))
+
+
+def raises(error: Exception) -> Callable[[], Any]:
+    """Return a function that raises an error."""
+
+    def fail() -> Any:
+        raise error
+
+    return fail

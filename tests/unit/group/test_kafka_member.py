@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, PartitionsAssigned, Revoked
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group import kafka_member
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember

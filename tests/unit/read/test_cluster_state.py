@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
@@ -65,6 +66,18 @@ def test_last_servers() -> None:
     zookeeper = ZooKeeper(cluster("t"), cluster("t", brokers=[1, 2]), cluster("t", brokers=[]))
     state = State(zookeeper)
     assert [(state.snapshot(anew=True), state.last_servers)[1] for _ in range(3)] == ["k:9092", *["k:9093,k:9094"] * 2]
+
+
+def test_an_admin_client_follows_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The admin client, which is opened with the brokers of the first snapshot, learns of their successors."""
+    seen: list[str] = []
+    monkeypatch.setattr(KafkaAdmin, "follow", lambda self, servers: seen.append(servers))
+    state = State(ZooKeeper(cluster("t", brokers=[1]), cluster("t", brokers=[1]), cluster("t", brokers=[2])))
+    assert state.brokers.servers == "k:9093"
+    state.snapshot(anew=True)
+    state.snapshot(anew=True)
+    state.close()
+    assert seen == ["k:9093", "k:9094"]
 
 
 def test_a_snapshot_is_kept() -> None:

@@ -17,7 +17,7 @@ from pyspark_zkafka.brokers.clients import (
     consumer_properties,
     shared_properties,
 )
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.brokers.log_lookups import DEFAULT_SIZES, sample_record_bytes
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition

@@ -1,0 +1,149 @@
+"""A group's offsets in Kafka without a reachable broker."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
+from pyspark_zkafka.model.nouns import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+HANDSHAKE_FAILURE = bytes.fromhex("15 0303 0002 0228")
+
+
+class Client:
+    """A consumer without offsets."""
+
+    def poll(self, timeout: float) -> None: ...
+
+    def close(self) -> None: ...
+
+    def committed(self, asked: list[Any], timeout: float) -> list[Any]:
+        return []
+
+
+def test_replaced_brokers(servers: str) -> None:
+    """Offsets that were opened with brokers that are gone are read from the brokers that replaced them."""
+    with KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=20) as offsets:
+        offsets.follow(servers)
+        assert offsets.committed([PLACE]) == {}
+
+
+def test_new_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a broker with a new address causes a new client. If none can be made, the present one stays."""
+    made: list[str] = []
+    fails: list[bool] = []
+
+    def make(config: dict[str, Any], _: object) -> Client:
+        if fails:
+            raise UNUSABLE_KAFKA_PROPERTY("no client; wait")
+        made.append(config["bootstrap.servers"])
+        return Client()
+
+    monkeypatch.setattr("pyspark_zkafka.brokers.group_offsets.make_consumer", make)
+    offsets = KafkaGroupOffsets("a:1,b:1", {}, "g")
+    offsets.follow("b:1")
+    assert made == []
+    with offsets:
+        for servers in ("b:1", "c:1,b:1", "b:1", "b:1,c:1"):
+            offsets.follow(servers)
+        fails.append(True)
+        for _ in range(2):
+            with pytest.raises(OptionError):
+                offsets.follow("d:1")
+        assert offsets.committed([PLACE]) == {}
+        fails.clear()
+        offsets.follow("d:1")
+    assert made == ["a:1,b:1", "c:1,b:1", "d:1"]
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """The address of a TLS listener that breaks off each handshake."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client:
+                    client.recv(4096)
+                    client.sendall(HANDSHAKE_FAILURE)
+
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    with suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    serving.join()
+
+
+def test_refused_while_reading(refusing: str) -> None:
+    """A refusal ends a lookup of offsets long before its time-out."""
+    with (
+        KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=300) as offsets,
+        pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] reading the offsets of group g: _SSL"),
+    ):
+        offsets.committed([PLACE])
+
+
+def test_refused_while_committing(refusing: str) -> None:
+    """A commit without a coordinator, because brokers refuse the client, reports the refusal."""
+    with (
+        KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=4) as offsets,
+        pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] committing the offsets of group g: _SSL"),
+    ):
+        offsets.commit({PLACE: 1})
+
+
+@pytest.mark.parametrize("doing", ["reading", "committing"])
+def test_unreachable(doing: str) -> None:
+    """Unreachable brokers raise a retriable error."""
+    with KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=1) as offsets:
+        with pytest.raises(ClusterStateError, match=rf"BROKERS_UNAVAILABLE\] {doing} the offsets of group g") as caught:
+            _ = offsets.committed([PLACE]) if doing == "reading" else offsets.commit({PLACE: 1})
+        assert caught.value.retriable
+
+
+def test_further_attempt_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt writes only the partitions that are due, also after a lost answer. Without any, nothing is written."""
+    attempts: list[list[int]] = []
+
+    def attempt(self: KafkaGroupOffsets, positions: list[Any], timeout_s: float) -> None:
+        attempts.append([position.partition for position in positions])
+        raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer")
+
+    monkeypatch.setattr(KafkaGroupOffsets, "_attempt", attempt)
+    offsets = KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=30)
+    places = [TopicPartition("t", number) for number in range(3)]
+    due = iter([places[:2], places[:1], []])
+    offsets.commit(dict.fromkeys(places, 5), lambda wanted: next(due))
+    assert attempts == [[0, 1], [0]]
+
+
+def test_partition_lost_between_the_requests_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request of a commit is checked right before it is sent, not only the first one."""
+    attempts: list[int] = []
+    monkeypatch.setattr(KafkaGroupOffsets, "_attempt", lambda self, positions, _: attempts.append(len(positions)))
+    places = [TopicPartition("t", number) for number in range(2_001)]
+    KafkaGroupOffsets("broker1:9092", {}, "g").commit(
+        dict.fromkeys(places, 5), lambda wanted: [place for place in wanted if not attempts or place.partition % 2]
+    )
+    assert attempts == [1_000, 500]
+
+
+def test_commit_of_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of thousands of partitions takes several requests, as brokers limit the size of one."""
+    sizes: list[int] = []
+    monkeypatch.setattr(KafkaGroupOffsets, "_commit", lambda self, positions, due: sizes.append(len(positions)))
+    KafkaGroupOffsets("broker1:9092", {}, "g").commit({TopicPartition("t", number): 5 for number in range(2_001)})
+    assert sizes == [1_000, 1_000, 1]
