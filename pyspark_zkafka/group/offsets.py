@@ -14,11 +14,11 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.commits import CommitResult, NoJvmOwner, NoOwner, OwnedBy, commit_offsets, find_lost, proof_of
-from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.model.nouns import ClaimOwner, OffsetStore, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.cluster import partition_state_path
-from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, OffsetStore
+from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:  # a group in ZooKeeper needs no member in Kafka

@@ -7,8 +7,10 @@ partition that the stream has read and does not read now keeps an empty range.
 ::
 
     {"version": 1,
+     "stores": ["zookeeper"],
      "topics": {"orders": {"czxid": 77, "id": "Lq4...", "known": 8,
-                           "partitions": {"0": [10, 25], "1": [7, 7, 3, 901]}}}}
+                           "partitions": {"0": [10, 25], "1": [7, 7, 3, 901]},
+                           "left": {"kafka": {"1": [3, -1, 7]}}}}}
 
 ``czxid`` and ``id`` distinguish a topic from a later one of the same name. The query, or its group when
 the query started, has read the partitions below ``known``. Later partitions are new, and are read from their beginning.
@@ -16,6 +18,9 @@ the query started, has read the partitions below ``known``. Later partitions are
 The third number of a range is the group's committed offset at planning time, and the fourth is the ``mzxid`` of the commit.
 The third is left out without a group, or if the group had no offset. Earlier versions also left it out if it equalled the
 start and there was no fourth. The fifth is `PlannedRange.left`; a range with a fifth has -1 instead of a missing fourth.
+
+``stores`` has the stores of these committed offsets. It is left out without a group. Earlier versions always left it out.
+``left`` has each `LeftOffset` by its store: ``committed`` and ``mzxid``, or -1, and then ``pending``.
 """
 
 from __future__ import annotations
@@ -27,12 +32,25 @@ from typing import Any, NamedTuple
 
 from pyspark_zkafka.conditions import UNKNOWN_CHECKPOINT
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.model.nouns import Topic, TopicPartition
+from pyspark_zkafka.model.nouns import OffsetStore, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 
 VERSION = 1
 _MOST_PARTITIONS = 2**31
-_OF_TOPIC = {"czxid", "id", "known", "partitions"}
+_OF_TOPIC = {"czxid", "id", "known", "left", "partitions"}
+_STORES: tuple[OffsetStore, ...] = ("kafka", "zookeeper")
+
+
+class LeftOffset(NamedTuple):
+    """The query's own last offset in a `store` to which it no longer commits.
+
+    `committed` and `mzxid` are as in `PlannedRange`. The query may have committed the offsets in `pending` since.
+    """
+
+    store: OffsetStore
+    committed: int | None
+    mzxid: int | None
+    pending: tuple[int, ...]
 
 
 class PlannedRange(NamedTuple):
@@ -40,7 +58,7 @@ class PlannedRange(NamedTuple):
 
     `committed` is the group's offset when the range was planned, None if there was none, or no group. `mzxid` is its
     `StoredOffset.mzxid`. Once the query has left its group, both keep their last values there, and `left` is the end of
-    its last micro-batch in the group, which it may still have committed.
+    its last micro-batch in the group, which it may still have committed. `elsewhere` has what it left in other stores.
     """
 
     start: int
@@ -48,11 +66,37 @@ class PlannedRange(NamedTuple):
     committed: int | None = None
     mzxid: int | None = None
     left: int | None = None
+    elsewhere: tuple[LeftOffset, ...] = ()
 
     @property
     def size(self) -> int:
         """The number of offsets in the range."""
         return self.until - self.start
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The offsets that the query may have committed since the range was planned."""
+        if self.left is not None:
+            return (self.left,)
+        is_behind = self.committed is None or self.committed < self.start
+        return tuple(sorted({self.until, *([self.start] if is_behind else [])}))
+
+    def committed_to(self, stores: Collection[OffsetStore], before: Collection[OffsetStore]) -> PlannedRange:
+        """Return the range for a query that now commits to other stores than `before`, and so leaves some of those."""
+        if not before:  # an earlier version wrote the checkpoint
+            store: OffsetStore = "kafka" if self.mzxid is None else "zookeeper"
+            before = (store,)
+        stay = set(before).intersection(stores)
+        kept = [at for at in self.elsewhere if at.store not in before and not (stay and at.store in stores)]
+        left = [
+            LeftOffset(at, self.committed, self.mzxid if at == "zookeeper" else None, self.pending)
+            for at in _STORES
+            if at in before and at not in stores
+        ]
+        elsewhere = tuple(sorted((*kept, *left)))
+        if not stay:
+            return PlannedRange(self.start, self.until, elsewhere=elsewhere)
+        return self._replace(mzxid=self.mzxid if "zookeeper" in stores else None, elsewhere=elsewhere)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +129,21 @@ class TopicIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The end of a micro-batch: the planned range of each partition, and the identities of the topics."""
+    """The end of a micro-batch: the planned range of each partition, and the identities of the topics.
+
+    `stores` are those of the committed offsets in the ranges. Empty without a group, or if an earlier version wrote them.
+    """
 
     ranges: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    stores: frozenset[OffsetStore] = frozenset()
+
+    def committed_to(self, stores: Collection[OffsetStore]) -> StreamOffset:
+        """Return the offset for a query that commits to these stores: see `PlannedRange.committed_to`."""
+        if self.stores == frozenset(stores):
+            return self
+        moved = {tp: planned.committed_to(stores, self.stores) for tp, planned in self.ranges.items()}
+        return StreamOffset(moved, self.topics, frozenset(stores))
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as JSON, for Spark. Topics and partitions are in order, so that equal offsets give equal text.
@@ -102,7 +157,7 @@ class StreamOffset:
             ids = {"czxid": identity.czxid, "id": identity.topic_id}
             topics[name] = {**{k: v for k, v in ids.items() if v is not None}, "known": identity.known, "partitions": {}}
         for tp in sorted(self.ranges):
-            start, until, committed, mzxid, left = self.ranges[tp]
+            start, until, committed, mzxid, left, elsewhere = self.ranges[tp]
             numbers = [start, until]
             if mzxid is not None or left is not None:
                 numbers += [start if committed is None else committed, -1 if mzxid is None else mzxid]
@@ -110,7 +165,10 @@ class StreamOffset:
             elif committed is not None:
                 numbers.append(committed)
             topics[tp.topic]["partitions"][str(tp.partition)] = numbers
-        return {"version": VERSION, "topics": topics}
+            for store, *known, pending in elsewhere:
+                by_store = topics[tp.topic].setdefault("left", {}).setdefault(store, {})
+                by_store[str(tp.partition)] = [*(-1 if number is None else number for number in known), *pending]
+        return {"version": VERSION, **({"stores": sorted(self.stores)} if self.stores else {}), "topics": topics}
 
     @classmethod
     def from_json(cls, found: object) -> StreamOffset:
@@ -120,13 +178,14 @@ class StreamOffset:
         try:
             topics = {name: _parse_identity(name, given) for name, given in found["topics"].items()}
             ranges = {
-                TopicPartition(name, _parse_partition(partition)): _parse_range(numbers)
+                TopicPartition(name, _parse_partition(partition)): _parse_range(numbers, _parse_left(partition, given))
                 for name, given in found["topics"].items()
                 for partition, numbers in given["partitions"].items()
             }
+            stores = frozenset(_parse_store(store) for store in found.get("stores", ()))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise _unreadable(found) from None
-        return cls(ranges, topics)
+        return cls(ranges, topics, stores)
 
 
 def first_identity(topic: Topic, known: Collection[TopicPartition]) -> TopicIdentity:
@@ -176,15 +235,35 @@ def _parse_partition(text: str) -> int:
     return int(text)
 
 
-def _parse_range(numbers: list[Any]) -> PlannedRange:
+def _parse_range(numbers: list[Any], elsewhere: tuple[LeftOffset, ...]) -> PlannedRange:
     if not 2 <= len(numbers) <= 5 or not _are_longs(numbers):
         raise ValueError("numbers of a range")
     found = PlannedRange(*numbers)
     if found.left is not None and found.mzxid == -1:
         found = found._replace(mzxid=None)
-    if min(number for number in found if number is not None) < 0 or found.until < found.start:
+    if min(number for number in found[:5] if number is not None) < 0 or found.until < found.start:
         raise ValueError("a range of offsets")
-    return found
+    return found._replace(elsewhere=elsewhere) if elsewhere else found
+
+
+def _parse_left(partition: str, topic: Mapping[str, Any]) -> tuple[LeftOffset, ...]:
+    """Parse what the query left in each store for a partition of a topic."""
+    found = []
+    for store, by_partition in sorted(topic.get("left", {}).items()):
+        if partition in by_partition:
+            committed, mzxid, *pending = by_partition[partition]
+            if not _are_longs([committed, mzxid, *pending]) or min(committed, mzxid, *(n - 1 for n in pending)) < -1:
+                raise ValueError("numbers of an offset")
+            committed, mzxid = (None if number == -1 else number for number in (committed, mzxid))
+            found.append(LeftOffset(_parse_store(store), committed, mzxid, tuple(pending)))
+    return tuple(found)
+
+
+def _parse_store(name: object) -> OffsetStore:
+    store = next((store for store in _STORES if store == name), None)
+    if store is None:
+        raise ValueError("the name of a store")
+    return store
 
 
 def _are_longs(numbers: list[Any]) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pyspark_zkafka.errors import CodecError
+
+OffsetStore = Literal["zookeeper", "kafka"]
+"""A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
 
 WITHOUT_LEADER = -1
 LAST_MS = 253_402_300_799_999

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyspark_zkafka.model.checkpoint import PlannedRange
+from pyspark_zkafka.model.checkpoint import LeftOffset, PlannedRange
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, NamedPosition, moves
 
@@ -53,6 +53,13 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
 
     >>> resume(PlannedRange(20, 30, committed=0, mzxid=7, left=10), StoredOffset(10, mzxid=9))
     30
+
+    A query that committed 10 and perhaps 20 to Kafka, went on in ZooKeeper, and returns to Kafka:
+
+    >>> left = LeftOffset("kafka", 10, None, (20,)), LeftOffset("zookeeper", 80, 7, (90,))
+    >>> planned = PlannedRange(80, 90, elsewhere=left)
+    >>> [resume(planned, StoredOffset(offset)) for offset in (10, 20, 80, 50)]
+    [90, 90, 90, 50]
     """
     if planned is None:
         return None if stored is None else stored.offset
@@ -89,6 +96,8 @@ def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSna
 
 
 def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
+    if planned.committed is None and any(_is_left(at, stored) for at in planned.elsewhere):
+        return True
     is_pending = planned.left is None and planned.committed is not None and planned.committed < planned.start
     if stored.offset == (planned.start if is_pending else planned.left):
         return True
@@ -96,6 +105,14 @@ def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | No
     if stored.mzxid is not None and known:
         return stored.mzxid in known
     return stored.offset in {planned.committed, planned.start, None if last is None else last.offset}
+
+
+def _is_left(left: LeftOffset, stored: StoredOffset) -> bool:
+    """Return True if the stored offset is what the query left in that store, or a copy of it in another store."""
+    if stored.offset in left.pending:
+        return True
+    is_written_again = None not in (left.mzxid, stored.mzxid) and stored.mzxid != left.mzxid
+    return stored.offset == left.committed and not is_written_again
 
 
 @dataclass(frozen=True, slots=True)

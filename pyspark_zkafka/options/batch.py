@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS, OUTPUT_MODE, SAVE_MODE
+from pyspark_zkafka.model.nouns import OffsetStore
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, NamedPosition, OffsetSpec, is_behind
 from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.model.view_tables import VIEWS, view_problems
@@ -24,7 +25,6 @@ from pyspark_zkafka.options.values import (
     CommitPlan,
     ConnectionOptions,
     ExactlyOnce,
-    OffsetStore,
     ReadOptions,
     WriteOptions,
     ZooKeeperConfig,

@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.model.nouns import ClaimOwner, OffsetStore, TopicPartition
 from pyspark_zkafka.model.offsets import OffsetSpec, ResetPolicy
 from pyspark_zkafka.model.planning import Listener, Subscription, TriggerLimits
 from pyspark_zkafka.retries import Retry
-
-OffsetStore = Literal["zookeeper", "kafka"]
-"""A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
 
 Transport = Literal["auto", "direct", "librdkafka"]
 """The code that reads and writes records; `direct` is auto, but requires the compiled library."""

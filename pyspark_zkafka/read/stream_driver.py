@@ -126,7 +126,8 @@ class StreamDriver:
         planned_ranges = {tp: progress.planned_range(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
         identities = {name: first_identity(topic, known) for name, topic in snapshot.topics.items()}
-        return StreamOffset(planned_ranges, identities).to_json()
+        stores = frozenset(self._read.stores if self._has_group else ())
+        return StreamOffset(planned_ranges, identities, stores).to_json()
 
     def _check_subscribed(self, *, has_end: bool) -> None:
         """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.report_missing`."""
@@ -168,6 +169,8 @@ class StreamDriver:
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any] | None:
         """Return the end of the next micro-batch; None if there is nothing to read."""
         finished = self._parse(start)
+        if self._has_group:
+            finished = finished.committed_to(self._read.stores)
         self._advance(start, finished)
         if self._state.uncommitted_starts:
             finished = replace(finished, ranges={**self._state.uncommitted_starts, **finished.ranges})
@@ -195,7 +198,7 @@ class StreamDriver:
         if unsubscribed:
             planned_ranges = {tp: planned for tp, planned in finished.ranges.items() if tp.topic not in unsubscribed}
             topics = {name: identity for name, identity in finished.topics.items() if name not in unsubscribed}
-            current = StreamOffset(planned_ranges, topics)
+            current = replace(finished, ranges=planned_ranges, topics=topics)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
         names, has_end = self._session.cluster.topic_names, self._state.bounds is not None
@@ -238,7 +241,7 @@ class StreamDriver:
         if unsubscribed:
             idle = {tp: self._state.idle_range(tp, r) for tp, r in finished.ranges.items() if tp.topic in unsubscribed}
             topics = {name: finished.topics[name] for name in unsubscribed}
-            end = StreamOffset({**end.ranges, **idle}, {**end.topics, **topics})
+            end = replace(end, ranges={**end.ranges, **idle}, topics={**end.topics, **topics})
         self._planned = end.to_json()
         self._parsed = self._planned, end
         return self._planned

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyspark_zkafka.conditions import OFFSET_WENT_BACK, PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import Condition, DataLoss, listing
-from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, identity_after
+from pyspark_zkafka.model.checkpoint import LeftOffset, PlannedRange, StreamOffset, TopicIdentity, identity_after
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 
@@ -28,7 +28,7 @@ class PartitionProgress:
     - `claim`: the sequence number of the claim.
     - `moved_to`: the offset that another client has committed ahead of the position. Nothing is committed until the
       position reaches it.
-    - `left`: see `PlannedRange.left`.
+    - `left`, `elsewhere`: see `PlannedRange`.
     - `leader_epoch`: the epoch at which the log was last known to contain all records before the position; -1 if unknown.
     """
 
@@ -39,6 +39,7 @@ class PartitionProgress:
     moved_to: int = -1
     left: int | None = None
     leader_epoch: int = -1
+    elsewhere: tuple[LeftOffset, ...] = ()
 
     @property
     def is_due(self) -> bool:
@@ -54,8 +55,8 @@ class PartitionProgress:
         """Return the range from the position to `until`, with the group's offset if it is known."""
         stored = self.committed
         if stored is None:
-            return PlannedRange(self.position, until)
-        return PlannedRange(self.position, until, stored.offset, stored.mzxid, self.left)
+            return PlannedRange(self.position, until, elsewhere=self.elsewhere)
+        return PlannedRange(self.position, until, stored.offset, stored.mzxid, self.left, self.elsewhere)
 
 
 class Loss(NamedTuple):
@@ -168,7 +169,7 @@ class StreamState:
         last = self.committed.get(partition)
         if last is None:
             return planned._replace(start=planned.until)
-        return PlannedRange(planned.until, planned.until, last.offset, last.mzxid)
+        return PlannedRange(planned.until, planned.until, last.offset, last.mzxid, elsewhere=planned.elsewhere)
 
     def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self
@@ -305,7 +306,8 @@ def end_of(
     before = {name: identity for name, identity in finished.topics.items() if name not in state.replaced}
     topics = snapshot.topics.items()
     identities = {name: identity_after(topic, before.get(name, TopicIdentity()), planned_ranges) for name, topic in topics}
-    return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(planned_ranges, identities)
+    end = StreamOffset(planned_ranges, identities, finished.stores)
+    return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), end
 
 
 def lagging_partitions(

@@ -228,7 +228,8 @@ class StreamStarts:
         awaited = self.awaited.intersection(unread).difference(state.committed)
         new = self.session.created_after_subscription(unread) | awaited
         last_read: dict[str, int] = {}
-        if self.options.group is not None or all(planned.committed is None for planned in planned_ranges.values()):
+        was_in_group = any(planned.committed is not None or planned.elsewhere for planned in planned_ranges.values())
+        if self.options.group is not None or not was_in_group:
             for tp in planned_ranges:
                 last_read[tp.topic] = max(tp.partition, last_read.get(tp.topic, 0))
         return {
@@ -249,11 +250,15 @@ class StreamStarts:
 
     def _progress(self, start: int, facts: PartitionFacts, *, resets: bool) -> PartitionProgress:
         """Return the progress at a start. A query that has left its group keeps the group's offset in its checkpoint."""
-        planned = facts.planned
+        planned, elsewhere = facts.planned, () if facts.planned is None else facts.planned.elsewhere
+        if self.options.group is not None:
+            elsewhere = tuple(at for at in elsewhere if at.store not in self.options.read.stores)
         if self.options.group is not None or planned is None or planned.committed is None:
-            return PartitionProgress(start, facts.stored, resets)
+            return PartitionProgress(start, facts.stored, resets, elsewhere=elsewhere)
         left = planned.until if planned.left is None else planned.left
-        return PartitionProgress(start, StoredOffset(planned.committed, planned.mzxid), resets, left=left)
+        return PartitionProgress(
+            start, StoredOffset(planned.committed, planned.mzxid), resets, left=left, elsewhere=elsewhere
+        )
 
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
         """Return True if the query did not know the partition when it started.

@@ -26,13 +26,12 @@ from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets, member_notes
 from pyspark_zkafka.inspect.reads import stored_offsets
 from pyspark_zkafka.model.ledger import LedgerGroup
-from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetStore, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.resumption import outdated
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.model.znodes.groups import partition_key
-from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.command import (
     FAILED,
     MOST_SECONDS,

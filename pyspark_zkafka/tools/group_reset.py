@@ -32,10 +32,9 @@ from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
 from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import OffsetsStorage, StoredOffsets
 from pyspark_zkafka.inspect.reads import stored_offsets
-from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.nouns import OffsetStore, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.kinds import parse_datetime_ms, parse_iso_duration_ms
-from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.command import (
     Group,
     PartitionSpec,

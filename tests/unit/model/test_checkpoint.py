@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import CheckpointError
+from pyspark_zkafka.model.checkpoint import LeftOffset, StreamOffset, TopicIdentity, first_identity, identity_after
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
-from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity, first_identity, identity_after
-from pyspark_zkafka.model.nouns import Topic, TopicPartition
+from pyspark_zkafka.model.nouns import OffsetStore, Topic, TopicPartition
 from tests.support.cases import each
 
 A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
@@ -43,6 +43,65 @@ def test_back() -> None:
     found = StreamOffset.from_json(json.loads(TEXT))
     assert found == OFFSET
     assert json.dumps(found.to_json()) == TEXT
+
+
+def test_stores() -> None:
+    """The text has the group's stores, and what the query has left in other stores."""
+    left = LeftOffset("kafka", 3, None, (5,)), LeftOffset("zookeeper", None, 9, (6, 7))
+    ranges = {A0: Range(5, 9, 4, 7, None, left[:1]), A2: Range(0, 1, elsewhere=left), A10: Range(1, 2)}
+    offset = StreamOffset(ranges, {}, frozenset({"zookeeper", "kafka"}))
+    found = offset.to_json()
+    assert found["stores"] == ["kafka", "zookeeper"]
+    assert found["topics"]["a"]["left"] == {"kafka": {"0": [3, -1, 5], "2": [3, -1, 5]}, "zookeeper": {"2": [-1, 9, 6, 7]}}
+    assert StreamOffset.from_json(json.loads(json.dumps(found))).ranges == ranges
+    assert json.dumps(StreamOffset.from_json(found).to_json()) == json.dumps(found)
+
+
+IN_ZOOKEEPER, IN_KAFKA = Range(10, 20, 10, 7), Range(10, 20, 5)
+LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("kafka", 5, None, (10, 20))
+
+
+@each(
+    ("before", "stores", "now", "moved"),
+    [
+        (IN_ZOOKEEPER, "zookeeper", "zookeeper", IN_ZOOKEEPER),
+        (IN_ZOOKEEPER, "zookeeper", "kafka", Range(10, 20, elsewhere=(LEFT_ZOOKEEPER,))),
+        (IN_ZOOKEEPER, "", "kafka", Range(10, 20, elsewhere=(LEFT_ZOOKEEPER,))),
+        (IN_ZOOKEEPER, "", "zookeeper", IN_ZOOKEEPER),
+        (IN_ZOOKEEPER, "zookeeper", "kafka zookeeper", IN_ZOOKEEPER),
+        (IN_ZOOKEEPER, "kafka zookeeper", "kafka", Range(10, 20, 10, elsewhere=(LEFT_ZOOKEEPER,))),
+        (IN_KAFKA, "kafka", "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
+        (IN_KAFKA, "", "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
+        (IN_KAFKA, "kafka zookeeper", "zookeeper", IN_KAFKA._replace(elsewhere=(LEFT_KAFKA,))),
+        # What the query has left in a store is kept until it commits there again.
+        (
+            IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)),
+            "zookeeper",
+            "kafka",
+            Range(10, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
+        ),
+        (IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)), "zookeeper", "kafka zookeeper", IN_ZOOKEEPER),
+        (
+            IN_KAFKA._replace(elsewhere=(LEFT_ZOOKEEPER, LeftOffset("kafka", 1, None, (2,)))),
+            "kafka",
+            "zookeeper",
+            Range(10, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
+        ),
+        # The query has left its group.
+        (
+            Range(30, 40, 10, 7, 20),
+            "zookeeper",
+            "kafka",
+            Range(30, 40, elsewhere=(LeftOffset("zookeeper", 10, 7, (20,)),)),
+        ),
+    ],
+)
+def test_other_stores(before: Range, stores: str, now: str, moved: Range) -> None:
+    """A query that commits to other stores than before remembers what it has left behind."""
+    names: dict[str, OffsetStore] = {"kafka": "kafka", "zookeeper": "zookeeper"}
+    offset = StreamOffset({A0: before}, {}, frozenset(names[name] for name in stores.split()))
+    wanted = frozenset(names[name] for name in now.split())
+    assert offset.committed_to(wanted) == StreamOffset({A0: moved}, {}, wanted)
 
 
 def test_order_of_insertion() -> None:
@@ -170,6 +229,9 @@ def test_another_topic_of_the_same_name(
         *(valid(known=bad) for bad in (None, "1", 1.0, -1, True)),
         *(valid(id=bad) for bad in (7, ["i"])),
         *(valid(czxid=bad) for bad in ("7", 7.0, False)),
+        *(valid(left=bad) for bad in (None, [], {"kafka": None}, {"kafka": {"0": None}}, {"redis": {"0": [1, -1]}})),
+        *(valid(left={"kafka": {"0": bad}}) for bad in ([], [1], [1, -2], [1, -1, -1], [1, -1, 2.0], ["1", -1])),
+        *({**valid(), "stores": bad} for bad in (7, None, "kafka", ["redis"], [["kafka"]])),
         # Of a development version, for partitions that had no leader at the start.
         valid(waiting={"3": [17, 1700000000000]}),
     ],

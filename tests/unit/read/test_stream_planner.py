@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.conditions import PARTITIONS_GONE
+from pyspark_zkafka.model.checkpoint import LeftOffset, StreamOffset, TopicIdentity
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
-from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset, resume
 from pyspark_zkafka.read.stream_planner import (
@@ -209,6 +209,16 @@ class TestEndOf:
         assert end.ranges == {T0: Range(5, 9), T1: Range(5, 5, 4, 77)}
         assert end.topics == {"t": TopicIdentity(None, 7, 2)}
         assert (after.uncommitted_starts, after.replaced) == ({}, {})
+
+    def test_stores(self) -> None:
+        """The stores of the group's offsets, and what the query has left in others, stay in the checkpoint."""
+        left = (LeftOffset("kafka", 3, None, (4,)),)
+        before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)})
+        before = replace(before, assigned={T0: replace(before.assigned[T0], elsewhere=left)})
+        offset = StreamOffset({T1: Range(3, 5, elsewhere=left)}, finished(T0).topics, frozenset({"zookeeper"}))
+        _, end = end_of(before, offset, {T0: OffsetRange(T0, 5, 9)}, cluster())
+        assert end.ranges == {T0: Range(5, 9, elsewhere=left), T1: Range(5, 5, 4, 77, elsewhere=left)}
+        assert end.stores == {"zookeeper"}
 
     def test_partitions_that_a_broker_does_not_know_yet(self) -> None:
         """A partition that was added and read keeps its position, if the snapshot lacks it."""

@@ -10,9 +10,8 @@ import typer
 
 from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError
-from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.nouns import OffsetStore, TopicPartition
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.group_migrate import Migration, migrate
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
