@@ -248,6 +248,9 @@ GROUP_ACTIVE = errors.GroupError.define("""GROUP_ACTIVE
     group's consumers, wait until the sessions of dead consumers expire, and try again.""")
 UNKNOWN_GROUP = errors.GroupError.define("""UNKNOWN_GROUP
     No group has that name, or the group has no offsets. Correct the name, or the chroot in `zookeeper.connect`.""")
+UNREADABLE_GROUP = errors.GroupError.define("""UNREADABLE_GROUP
+    The description of a group in Kafka cannot be read, usually since its members are not consumers: their assignments have
+    another form. Leave the group to the program that uses it, or stop that program.""")
 OFFSETS_REFUSED = errors.GroupError.define("""OFFSETS_REFUSED
     The brokers refused some offsets of a group, while others were written; the message says which. Remove the cause,
     and write the refused offsets again.""")

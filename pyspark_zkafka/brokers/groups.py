@@ -26,6 +26,7 @@ from pyspark_zkafka.brokers.group_offsets import (
     partition_of,
 )
 from pyspark_zkafka.brokers.log_lookups import batches
+from pyspark_zkafka.conditions import UNREADABLE_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 
@@ -34,6 +35,8 @@ T = TypeVar("T")
 _OFFSETS_TOPIC = "__consumer_offsets"
 _IN_FLIGHT = 50
 _PAUSE_S = 0.3
+_NOT_PARSED = KafkaError._DESTROY
+"""librdkafka's code for a description that it cannot parse."""
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 
@@ -42,11 +45,22 @@ class GroupState:
     """A group's state by its coordinator, and the present and future partitions of each member, by the member's id.
 
     An unknown group is ``DEAD``. Groups of the consumer protocol are ``UNKNOWN`` while they rebalance: librdkafka has no
-    names for these states.
+    names for these states. With a `problem`, which says why it cannot be read, a group is ``UNREADABLE``.
     """
 
     name: str
     members: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
+    problem: ZKafkaError | None = None
+
+    @classmethod
+    def unreadable(cls, problem: ZKafkaError) -> GroupState:
+        """Return the state of a group that cannot be read."""
+        return cls("UNREADABLE", problem=problem)
+
+    @property
+    def member_count(self) -> int | None:
+        """The number of members; None if the group cannot be read."""
+        return len(self.members) if self.problem is None else None
 
     @property
     def is_active(self) -> bool:
@@ -89,8 +103,18 @@ class GroupAdmin(KafkaAdmin):
             raise self._error(error if isinstance(error, KafkaException) else KafkaException(error), doing)
         return sorted(group.group_id for group in found.valid)
 
+    def group_state(self, group: str) -> GroupState:
+        """The state of a group. Raises ZKafkaError if it cannot be read. Blocks for a request to its coordinator."""
+        found = self.group_states([group])[group]
+        if found.problem is not None:
+            raise found.problem
+        return found
+
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
-        """The state of each group, requested 50 at a time. Blocks for a request to each coordinator."""
+        """The state of each group, requested 50 at a time. Blocks for a request to each coordinator.
+
+        A group that cannot be read does not hide the others. Raises BrokersUnavailable without an answer.
+        """
         names = list(dict.fromkeys(groups))
         if not names:
             return {}
@@ -238,7 +262,21 @@ class GroupAdmin(KafkaAdmin):
         return [answer for answer in answers if answer.offset >= 0]
 
     def _state(self, group: str, future: Future[Any]) -> GroupState:
-        found = self._of_group(group, f"describing group {group}", future, lambda: None)
+        try:
+            found = self._of_group(group, f"describing group {group}", future, lambda: None)
+        except ZKafkaError as error:
+            if error.retriable:
+                raise
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() != _NOT_PARSED:
+                return GroupState.unreadable(error)
+            return GroupState.unreadable(
+                UNREADABLE_GROUP(
+                    f"Group {group} cannot be described: the assignment of a member is not in the form of a consumer's; "
+                    "leave the group to the program that uses it, or stop that program",
+                    group=group,
+                )
+            )
         if found is None:
             return GroupState("DEAD")
         return GroupState(found.state.name, {member.member_id: _assigned(member) for member in found.members})

@@ -80,7 +80,7 @@ class KafkaJoin:
                     "brokers create it when a member joins, if there are as many as offsets.topic.replication.factor "
                     "requires",
                 )
-            state = admin.group_states([name])[name]
+            state = admin.group_state(name)
             if self.options.kafka.protocol == "consumer" and member_id not in state.members:
                 raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
             found = admin.snapshot(topics)

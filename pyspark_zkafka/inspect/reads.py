@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from pyspark_zkafka.brokers.groups import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
 from pyspark_zkafka.cluster import ClusterSource, completed, describe_migration
 from pyspark_zkafka.conditions import UNKNOWN_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError, listing
@@ -135,8 +135,8 @@ def read_groups(
 
     `brokers` opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. It
     is called only if needed. Without it, the reports have neither. `brokers_with_short_timeout` opens the client for the
-    members in Kafka. If the brokers refuse or do not answer, the result's `kafka_problem` says why, without an error. Only
-    groups with a match of `matching` in their name are read.
+    members in Kafka. If the brokers refuse or do not answer, or cannot describe a group, the result's `kafka_problem` says
+    why, without an error. Only groups with a match of `matching` in their name are read.
 
     Raises GroupError (``UNKNOWN_GROUP``) if ZooKeeper does not have one of the `names`.
     """
@@ -161,10 +161,16 @@ def read_groups(
             problem = error.message
         else:
             groups = {
-                name: replace(group, kafka_members=len(states[name].members) if name in states else 0)
+                name: replace(group, kafka_members=states[name].member_count if name in states else 0)
                 for name, group in groups.items()
             }
+            problem = unreadable_groups(states)
     return GroupReports(groups, storage, logs, problem)
+
+
+def unreadable_groups(states: Mapping[str, GroupState]) -> str | None:
+    """Return why some groups in Kafka cannot be read; None if all can."""
+    return "; ".join(state.problem.message for state in states.values() if state.problem is not None) or None
 
 
 def read_part(

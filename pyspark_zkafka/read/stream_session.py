@@ -228,7 +228,7 @@ class StreamSession:
         from pyspark_zkafka.brokers.groups import GroupAdmin
 
         with GroupAdmin.of(self._read.connection, self.cluster.servers()) as admin:
-            members = admin.group_states([group])[group].members
+            members = admin.group_state(group).members
         return {tp: member for member, theirs in members.items() for tp in theirs.intersection(partitions)}
 
     @cached_property

@@ -31,7 +31,7 @@ from pyspark_zkafka.inspect.metrics import (
     log_metrics,
     partition_metrics,
 )
-from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs
+from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs, unreadable_groups
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -108,14 +108,15 @@ class BrokerReader:
                 self.close()
                 self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
                 self._servers = servers
-            client, groups = self._client, ensemble.groups
+            client, groups, problem = self._client, ensemble.groups, None
             if self._storage != "zookeeper":
                 offsets, states = client.committed_many(groups), client.group_states(groups)
                 groups = {
-                    name: replace(group, kafka_offsets=offsets[name], kafka_members=len(states[name].members))
+                    name: replace(group, kafka_offsets=offsets[name], kafka_members=states[name].member_count)
                     for name, group in groups.items()
                 }
-            return GroupReports(groups, self._storage, read_logs(lambda: client, ensemble.cluster.snapshot))
+                problem = unreadable_groups(states)
+            return GroupReports(groups, self._storage, read_logs(lambda: client, ensemble.cluster.snapshot), problem)
         except BaseException:
             self.close()
             raise
@@ -234,7 +235,7 @@ class ClusterCollector(Collector):
             brokers = self._brokers.result(started + self._timeout_s - time.monotonic())
             described, answers = brokers.value or (ensemble.value, None)
             if answers is not None:
-                before, self._problems = self._problems, answers.logs.problems
+                before, self._problems = self._problems, _problems(answers)
                 for problem in self._problems:
                     if problem not in before:  # the last scrape did not have it
                         _log.warning("%s", problem)
@@ -276,10 +277,15 @@ def _metrics(
     )
 
 
+def _problems(answers: GroupReports) -> tuple[str, ...]:
+    """Why some logs, and some groups in Kafka, are unknown."""
+    return (*answers.logs.problems, *([] if answers.kafka_problem is None else [answers.kafka_problem]))
+
+
 def _health(
     ensemble: Reading[Ensemble], brokers: Reading[tuple[Ensemble, GroupReports]], seconds: float
 ) -> Iterator[Gauge]:
-    problems = 0 if brokers.value is None else len(brokers.value[1].logs.problems)
+    problems = 0 if brokers.value is None else len(_problems(brokers.value[1]))
     servers: dict[tuple[str, ...], Reading[Any]] = {("zookeeper",): ensemble, ("brokers",): brokers}
     late = {server: int(reading.timed_out) for server, reading in servers.items()}
     ages = {server: reading.age_s for server, reading in servers.items() if reading.value is not None}

@@ -83,7 +83,8 @@ def list_(
     shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
     ordered = sorted(shown, key=lambda row: str(row["group"]))
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
-    shown_columns = (*_LIST, *(columns("lag", right="lag") if lag else ()))
+    error = columns("error") if any(row["error"] for row in ordered) else ()
+    shown_columns = (*_LIST, *(columns("lag", right="lag") if lag else ()), *error)
     if not target.output.as_json:
         ordered = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
     in_json = (*shown_columns, Column("unreadable_offsets"))
@@ -97,14 +98,16 @@ def _list_row(group: GroupReport, in_kafka: Row | None) -> Row:
     """Return the row of a group in ZooKeeper, with the members and topics that the group of its name in Kafka has."""
     is_in_zookeeper = bool(group.offsets or group.unreadable_offsets)
     stores = {(True, True): "both", (True, False): "zookeeper", (False, True): "kafka"}
-    members, topics, state = (0, (), "") if in_kafka is None else (in_kafka[n] for n in ("members", "topics", "state"))
+    there: Row = {"members": 0, "topics": (), "state": "", "error": None} if in_kafka is None else in_kafka
+    is_active_there = there["members"] != 0  # None if it cannot be read
     return {
         "group": group.name,
-        "members": group.member_count + members,
-        "topics": sorted({*group.topics, *topics}),
-        "state": state if members and not group.member_count else group.state,
+        "members": None if there["members"] is None else group.member_count + there["members"],
+        "topics": sorted({*group.topics, *there["topics"]}),
+        "state": there["state"] if is_active_there and not group.member_count else group.state,
         "store": stores.get((is_in_zookeeper, in_kafka is not None)),
         "unreadable_offsets": len(group.unreadable_offsets),
+        "error": there["error"],
     }
 
 
@@ -133,11 +136,12 @@ def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
     return [
         {
             "group": name,
-            "members": len(state.members),
+            "members": state.member_count,
             "topics": sorted({tp.topic for tp in offsets[name]}),
             "state": _STATES.get(state.name, state.name.capitalize()),
             "store": "kafka" if LedgerGroup.parse(name) is None else "ledger",
             "lag": lag_of(name) if lag and LedgerGroup.parse(name) is None else None,
+            "error": None if state.problem is None else state.problem.message,
         }
         for name, state in brokers.group_states(names).items()
     ]

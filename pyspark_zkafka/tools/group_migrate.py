@@ -206,6 +206,8 @@ class Migration:
         return {}
 
     def _require_inactive_in_kafka(self, group: str, state: GroupState, has_begun: bool) -> None:
+        if state.problem is not None:
+            raise state.problem
         if state.is_active:
             raise GROUP_ACTIVE(
                 f"{_STOPPED if has_begun else _NOT_COPIED}: group {group} is {state.name} in Kafka, with "

@@ -253,7 +253,7 @@ class OffsetResets:
         if self.zookeeper is not None:
             activity = group_activity(self.zookeeper, [group])[group]
             require_no_consumers(self.zookeeper, group, activity, _NOT_RESET)
-        if self.storage != "zookeeper" and (state := self.brokers.group_states([group])[group]).is_active:
+        if self.storage != "zookeeper" and (state := self.brokers.group_state(group)).is_active:
             raise GROUP_ACTIVE(
                 f"{_NOT_RESET}: assignments can only be reset if the group {group} is inactive, but the current state is "
                 f"{state.name}, with {len(state.members)} member(s); stop its consumers, and run this again",

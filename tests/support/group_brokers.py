@@ -69,6 +69,10 @@ class GroupBrokers:
         """Return the groups' states."""
         return {name: self.states.get(name, GroupState("EMPTY")) for name in groups}
 
+    def group_state(self, group: str) -> GroupState:
+        """Return a group's state."""
+        return self.group_states([group])[group]
+
     def committed(self, group: str) -> Offsets:
         """Return a group's offsets."""
         return dict(self.stored.get(group, {}))

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError
 from pyspark_zkafka.inspect.groups import LogBounds
 from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
@@ -217,6 +217,16 @@ def test_members_in_kafka() -> None:
     found = read_groups(ensemble(), brokers_with_short_timeout=coordinators)
     assert (found.member_counts, found.kafka_problem) == ({"g": (0, 2), "h": (0, 0)}, None)
     assert [group.kafka_members for group in read_groups(ensemble()).groups.values()] == [None, None]
+
+
+def test_unreadable_group() -> None:
+    """A group in Kafka that cannot be read does not hide the members of others."""
+    odd = GroupState.unreadable(GroupError("UNREADABLE_GROUP", "h is odd"))
+    states = {"g": GroupState("STABLE", {"m1": frozenset()}), "h": odd}
+    brokers = cast(GroupAdmin, GroupBrokers({}, {"g": {T0: 7}}, states))
+    found = read_groups(ensemble(), brokers_with_short_timeout=lambda: brokers)
+    assert [group.kafka_members for group in found.groups.values()] == [1, None]
+    assert "Members in Kafka are unknown: h is odd" in found.member_notes
 
 
 def test_old_brokers() -> None:

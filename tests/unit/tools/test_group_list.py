@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyspark_zkafka.brokers.groups import GroupState
-from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.errors import GroupError, NoLeader
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import list_
@@ -35,6 +35,22 @@ def test_group_in_both_places(client: EnsembleClient, group_admin: GroupBrokers,
     group_admin.states = {"idle": GroupState("STABLE", {"m1": frozenset(), "m2": frozenset()})}
     found = {row["group"]: row for row in run(list_, storage="both")}["idle"]
     assert [found[n] for n in ("members", "topics", "state", "store")] == [2, ["t", "u"], "Stable", "both"]
+
+
+def test_groups_that_cannot_be_read(
+    client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]
+) -> None:
+    """A group that the brokers cannot describe is a row with the reason, whether ZooKeeper has it, too, or not."""
+    odd = GroupState.unreadable(GroupError("UNREADABLE_GROUP", "a member is odd"))
+    group_admin.stored = {name: {TopicPartition("u", 0): 4} for name in ("idle", "g", "in-kafka")}
+    group_admin.states = dict.fromkeys(group_admin.stored, odd)
+    columns = ("members", "topics", "state", "error")
+    found = {row["group"]: tuple(row[n] for n in columns) for row in run(list_, storage="both")}
+    assert found == {
+        "g": (None, ["t", "u"], "Stable", "a member is odd"),
+        "idle": (None, ["t", "u"], "Unreadable", "a member is odd"),
+        "in-kafka": (None, ["u"], "Unreadable", "a member is odd"),
+    }
 
 
 def test_groups(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
