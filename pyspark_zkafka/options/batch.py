@@ -172,7 +172,7 @@ def read_options(
     given.refuse_if(start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id")
     given.refuse_if(
         options.group is not None and "zookeeper" in stores and not given.has("zookeeper.connect"),
-        "group.id uses offsets in /consumers/<group>/offsets; set zookeeper.connect, or offsets.storage=kafka",
+        "offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out for offsets in Kafka",
     )
     minimum, maximum = options.min_records, options.max_records
     given.refuse_if(
@@ -239,8 +239,11 @@ def joins_kafka(given: OptionParser) -> bool:
 
 
 def _stores(given: OptionParser) -> tuple[OffsetStore, ...]:
-    """Read the stores of the group's offsets from the old consumer's options offsets.storage and dual.commit.enabled."""
-    in_kafka = given.value("offsets.storage", joins_kafka(given))
+    """Read the stores of the group's offsets from the old consumer's options offsets.storage and dual.commit.enabled.
+
+    By default, they are in Kafka for a member in Kafka, and for everybody without ZooKeeper.
+    """
+    in_kafka = given.value("offsets.storage", joins_kafka(given) or not given.has("zookeeper.connect"))
     if joins_kafka(given):
         given.refuse_if(not in_kafka, "a member of a group in Kafka commits there; leave offsets.storage out, or set kafka")
         dual = given.value("dual.commit.enabled", False)
@@ -339,6 +342,6 @@ def _commit(given: OptionParser) -> CommitPlan | None:
     )
     given.refuse_if(
         "zookeeper" in stores and not given.has("zookeeper.connect"),
-        "commitOffsets writes /consumers/<group>/offsets; set zookeeper.connect, or offsets.storage=kafka",
+        "offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out for offsets in Kafka",
     )
     return CommitPlan(group or "", given.value("commitOffsets") or {}, stores, owner)

@@ -375,7 +375,7 @@ TABLE: tuple[Option, ...] = (
         choice(zookeeper=False, kafka=True),
         _ALL,
         "Where the group's offsets are stored: /consumers/<group>/offsets, or __consumer_offsets.",
-        derived="zookeeper; in a stream, kafka with groupMembership=kafka, or auto without zookeeper.connect",
+        derived="zookeeper; kafka without zookeeper.connect, and in a stream with groupMembership=kafka",
     ),
     Option(
         "dual.commit.enabled",

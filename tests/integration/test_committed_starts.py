@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.fill import fill
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.testing import LocalCluster
 
@@ -46,6 +50,21 @@ class TestCommitted:
         frame = read(options | ({"auto.offset.reset": reset} if reset else {}))
         assert offsets(frame, 0) == [7, 8, 9]
         assert len(offsets(frame, 1)) == expected
+
+    def test_without_zookeeper(self, spark: SparkSession, zkafka_cluster: LocalCluster, topic: str) -> None:
+        """With brokers alone, a stream, a read and a write use the same offsets in Kafka, which no option names."""
+        group = {"kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers, "group.id": f"g-{topic}"}
+        read = {**group, "subscribe": topic}
+        driver = StreamDriver(parse_stream({**read, "groupMembership": "none", "startingOffsets": "earliest"}))
+        with closing(driver):
+            start = driver.initial()
+            driver.latest(driver.latest(start, limited=False), limited=False)
+        reader = spark.read.format("zkafka").options(**read, startingOffsets="committed")
+        assert reader.load().count() == 0
+        committed = {**group, "commitOffsets": json.dumps({topic: {"0": 10, "1": 9}})}
+        rows = spark.createDataFrame([(b"v",)] * 4, "value binary").coalesce(1)
+        rows.write.format("zkafka").options(**{**committed, "topic": topic}).mode("append").save()
+        assert reader.load().count() == 4
 
     def test_unknown_group(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
         """A group without offsets raises an error that suggests the most similar group."""

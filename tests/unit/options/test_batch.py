@@ -10,7 +10,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge, OffsetSpec
 from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribePattern
 from pyspark_zkafka.model.view_tables import VIEWS
-from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import ConnectionOptions, ReadOptions, ZooKeeperConfig
 from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
@@ -208,15 +209,25 @@ def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
     ("given", "says"),
     [
         (
-            {"subscribe": "a", "startingOffsets": "committed", "group.id": "g"},
-            "set zookeeper.connect, or offsets.storage=kafka",
+            {"subscribe": "a", "startingOffsets": "committed", "group.id": "g", "offsets.storage": "zookeeper"},
+            "offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out",
         ),
         *(({"view": v}, f"view={v} reads ZooKeeper and needs") for v, view in VIEWS.items() if view.needs_zookeeper),
     ],
 )
 def test_groups_need_zookeeper(given: dict[str, str], says: str) -> None:
-    """Group options need ZooKeeper, and are refused with brokers only."""
+    """Offsets and views of groups in ZooKeeper need it, and are refused with brokers only."""
     assert says in only_problem(parse_read, {**BROKERS, **given})
+
+
+@each("membership", [{}, {"groupMembership": "none"}, {"groupMembership": "kafka"}])
+def test_stores_without_zookeeper(membership: dict[str, str]) -> None:
+    """Without ZooKeeper, reads, streams and writes have a group's offsets in Kafka by default."""
+    group = {**BROKERS, "group.id": "g"}
+    read = {**group, "subscribe": "a", "startingOffsets": "committed"}
+    written = parse_write({**group, "topic": "t", "commitOffsets": '{"t": {"0": 5}}'}).commit
+    assert written is not None
+    assert {parse_read(read).stores, parse_stream({**read, **membership}).read.stores, written.stores} == {("kafka",)}
 
 
 BOUNDS = [

@@ -309,10 +309,11 @@ def test_assign_without_joining() -> None:
 def test_a_group_in_zookeeper_needs_zookeeper() -> None:
     """Members that register in ZooKeeper need zookeeper.connect, wherever their offsets are."""
     given = {**BROKERS, "subscribe": "t", "group.id": "g", "groupMembership": "zookeeper"}
-    stored, meet = problems(given)
-    assert stored.startswith("group.id uses offsets in /consumers/<group>/offsets; set zookeeper.connect")
+    (meet,) = problems(given)
     assert meet == "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to kafka or none"
     assert problems({**given, "offsets.storage": "kafka"}) == (meet,)
+    stored, _ = problems({**given, "offsets.storage": "zookeeper"})
+    assert stored.startswith("offsets.storage=zookeeper needs zookeeper.connect; set it")
     (malformed,) = problems({**given, "zookeeper.connect": "zk:port"})
     assert malformed.startswith("zookeeper.connect is 'zk:port'")
 
