@@ -384,6 +384,10 @@ CHECKPOINT_ROLLED_BACK = errors.LedgerError.define("""CHECKPOINT_ROLLED_BACK
     The ledger has rows of a later micro-batch, or of a job with a higher `batchId`. Start the query with its latest
     checkpoint, or with a new one (and another `writerName`, if it has one) to write everything again; run numbered jobs in
     order, or under another `writerName`.""")
+CHECKPOINT_SHARED = errors.LedgerError.define("""CHECKPOINT_SHARED
+    While a query was running, another one wrote micro-batches under the same id or `writerName`: it uses the same
+    checkpoint, or a copy. Stop one of them, give the other its own checkpoint and names, and look for duplicates; see
+    [Limits](exactly-once-limits.md).""")
 UNFINISHED_JOB = errors.LedgerError.define("""UNFINISHED_JOB
     An exactly-once batch job ended before it committed its offsets, and another job follows it. Run the job once with
     the `endingOffsets` and `commitOffsets` in the message; see [Exactly once](exactly-once.md).""")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,13 +62,22 @@ class Ledger:
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
+        return self.entries_of([slot]).get(slot)
+
+    def entries_of(self, slots: Collection[int] | None) -> dict[int, Entry]:
+        """The last entry of each of these slots, or of all slots. Blocks for a request for each group."""
+        if slots is None:
+            return self.entries()
         if not self._known_widths():
             self._groups()  # finds the widths
-        # A broker that takes over as coordinator may not list a group yet. Always look up the key for the present number of
-        # partitions, too. In a new cluster, this creates __consumer_offsets, which librdkafka's producer needs.
+        # A broker that takes over as coordinator may not list a group yet. Always look up the keys for the present number
+        # of partitions, too. In a new cluster, this creates __consumer_offsets, which librdkafka's producer needs.
         widths = {*self._known_widths(), self.partitions}
-        keys = [key_of(self.name, slot, width) for width in widths]
-        return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
+        partitions: dict[str, list[int]] = {}
+        for key in (key_of(self.name, slot, width) for width in sorted(widths) for slot in slots):
+            partitions.setdefault(key.group, []).append(key.partition)
+        found = newest(entry for group, asked in partitions.items() for entry in self._entries(group, asked))
+        return {slot: entry for slot, entry in found.items() if slot in slots}
 
     def present_entry(self, slot: int) -> Entry | None:
         """A slot's last entry of a complete transaction, without waiting for an open one."""

@@ -11,6 +11,11 @@ recorded under another name or topic of the query: if its options have changed s
 
 Spark runs a query once at a time, but runs of a batch job may overlap. A job's task therefore looks again for slots that
 another run has recorded, right before its commit.
+
+A slot without rows has nothing to send, and mostly no entry to compare: its task does nothing, unless the process can tell
+that an earlier attempt may have recorded the slot (`Attempt.may_be_recorded`). It cannot tell that Spark has copied the
+task, or has tried the whole stage before. The driver therefore looks for entries of these slots when all tasks have
+succeeded (`require_repeated`).
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from typing import Any, NamedTuple
 
 from pyspark_zkafka.conditions import (
     CHECKPOINT_ROLLED_BACK,
+    CHECKPOINT_SHARED,
     LAYOUT_CHANGED,
     LEDGER_MOVED,
     ROWS_DIFFER,
@@ -46,6 +52,9 @@ class RowSet(NamedTuple):
     digest: str
 
 
+_NO_ROWS = RowSet(0, "0" * 32)
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A task's attempt to write a slot. `slot`, `batch`, `run`, `write` and `ends` are as in `Entry`.
@@ -53,6 +62,8 @@ class Attempt:
     - `is_named`: the user gave the write a name of its own. Another call under this name is the same write, tried again.
     - `is_job`: a batch job, or a write of a ``foreachBatch`` whose micro-batch Spark does not name. Each call is a run of
       its own, and several may be alive.
+    - `is_retry`: Spark has tried the slot before, in the same stage attempt.
+    - `since`: the earliest micro-batch of the run that the process has seen; None if unknown.
     """
 
     slot: int
@@ -62,6 +73,17 @@ class Attempt:
     is_named: bool = False
     is_job: bool = False
     ends: str = ""
+    is_retry: bool = False
+    since: int | None = None
+
+    @property
+    def may_be_recorded(self) -> bool:
+        """True if the slot may have an entry of this batch, as far as the process can tell.
+
+        False after the first micro-batch of a run: the run has completed all earlier ones, so no earlier run has tried this
+        one. Each call of a job is a run of its own.
+        """
+        return self.is_retry or self.since is None or self.since == self.batch
 
     def has_recorded(self, entry: Entry) -> bool:
         """True if the entry names this run, and, where a run may have several calls, also this call."""
@@ -124,10 +146,15 @@ Step = Begin | ReadLedger | ReadOthers | Measure | Send | Await | Commit | Abort
 
 
 class Result(NamedTuple):
-    """The outcome for a slot's rows: written now, or found written already."""
+    """The outcome for a slot's rows: written now, or found written already.
+
+    `is_open` is True for a slot without rows, while other slots are recorded that this run has not verified yet: see
+    `require_repeated`.
+    """
 
     rows: int
     was_written: bool
+    is_open: bool = False
 
 
 def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
@@ -139,11 +166,13 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
         ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: recorded slots were not verified in time.
         LEDGER_MOVED: slots that are recorded elsewhere were not verified in time, or batchId was set or left out since.
         CHECKPOINT_ROLLED_BACK: the ledger is ahead of the query. WRITTEN_TWICE: another write of the same ``foreachBatch``
-        has recorded slots under the same name. UNFINISHED_JOB: another job of the group has the same number. Nothing of the
+        has recorded slots under the same name. UNFINISHED_JOB: another job of the group has the same number.
+        CHECKPOINT_SHARED: another run has written a micro-batch that this run had begun before. Nothing of the
         attempt is committed then.
     """
     own: Entry | None = yield Begin()
     _require_not_ahead(attempt, own)
+    _require_alone(attempt, [] if own is None else [own])
     if own is not None and own.batch == attempt.batch:
         _require_same_job(attempt, [own])
         _require_same_write(attempt, [own])
@@ -156,7 +185,7 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
         yield from _await(attempt, own, awaited)
         entry = Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write, ends=attempt.ends)
         yield Commit(entry)
-    return Result(sent.rows, was_written=False)
+    return Result(sent.rows, was_written=False, is_open=not sent.rows and bool(awaited.slots))
 
 
 def _await(attempt: Attempt, own: Entry | None, awaited: Await) -> Generator[Step, Any, None]:
@@ -217,6 +246,25 @@ def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
     return Result(found.rows, was_written=True)
 
 
+def require_repeated(empty: Iterable[Attempt], entries: Mapping[int, Entry]) -> None:
+    """Raise LedgerError if rows are recorded for a batch that its tasks have not repeated.
+
+    `empty` are attempts that succeeded without rows. Another attempt of such a slot may have had rows, and have written
+    them: a copy of the task, or a task of an earlier attempt of the stage. Or an earlier run has recorded slots that this
+    run does not have, and no slot with rows has waited for these.
+    """
+    attempts = list(empty)
+    for attempt in attempts:
+        own = entries.get(attempt.slot)
+        _require_not_ahead(attempt, own)
+        if own is not None and own.batch == attempt.batch:
+            _require_same_write(attempt, [own])
+            raise _rows_differ(attempt, own, _NO_ROWS)
+    for attempt in attempts:
+        if slots := unverified(attempt, entries):
+            raise _layout_changed(attempt, slots)
+
+
 def unverified(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
     """The slots that another run recorded for this micro-batch, and that this run has not verified yet."""
     found = (e for e in entries.values() if e.batch == attempt.batch and not attempt.has_recorded(e))
@@ -231,6 +279,7 @@ def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
     """
     for entry in entries.values():
         _require_not_ahead(attempt, entry)
+    _require_alone(attempt, entries.values())
     _require_same_job(attempt, entries.values())
     _require_same_write(attempt, entries.values())
     return unverified(attempt, entries)
@@ -289,6 +338,26 @@ def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
         batch=attempt.batch,
         recorded_batch=entry.batch,
     )
+
+
+def _require_alone(attempt: Attempt, entries: Collection[Entry]) -> None:
+    """Raise if another run has recorded a batch that this run had begun: all earlier runs have ended before.
+
+    That other run has the same checkpoint, or a copy of it. The rows of its micro-batch may be those of another one here.
+    """
+    begun = [attempt.since, *(entry.batch for entry in entries if entry.run == attempt.run)]
+    since = min((batch for batch in begun if batch is not None), default=attempt.batch)
+    other = next((e for e in entries if since <= e.batch < attempt.batch and e.run != attempt.run), None)
+    if other is not None:
+        raise CHECKPOINT_SHARED(
+            f"The ledger has rows of batch {other.batch} for slot {other.slot} from another run, which wrote or verified "
+            "them after this run had begun the batch. Two queries use the same checkpoint or copies of it, or the same "
+            "writerName, and may have written rows twice: stop one of them, give the other one a checkpoint and names of "
+            "its own, and check the topic. If only a worker of an earlier run was left, restart the query",
+            slot=other.slot,
+            batch=attempt.batch,
+            recorded_batch=other.batch,
+        )
 
 
 def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:

@@ -39,7 +39,7 @@ from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.worker import whole_input
-from pyspark_zkafka.write.writers import LedgerPlan, RowSender, WritePlan, Written, first_turn
+from pyspark_zkafka.write.writers import EmptySlot, LedgerPlan, RowSender, WritePlan, Written, first_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,8 +53,8 @@ _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
 """The time that a waiting task reserves for its commit; less if the transaction's timeout is short."""
 
-_first_batches: dict[str, tuple[str, int]] = {}
-"""By query, the run that this process saw last, and the first micro-batch of that run."""
+_seen: dict[str, tuple[str, int]] = {}
+"""By query, the run that this process saw last, and the earliest micro-batch of that run that it has seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,24 +156,23 @@ def write_rows_once(
     with_rows = (batch for batch in whole_input(batches) if batch.num_rows > 0)
     first = next(with_rows, None)
     try:
-        writing = identify(context, options, plan.ledger)
+        writing = _after_others(identify(context, options, plan.ledger), context)
     except OptionError:
         if first is not None:
             raise
         return Written()  # a group's job that is run again, and finds nothing left to read
-    if first is None and not _may_be_recorded(writing):
-        return Written()
+    if first is None and not writing.attempt.may_be_recorded:
+        return Written(empty=EmptySlot(writing.name, writing.attempt, plan.bootstrap_servers, plan.ledger))
     rows = with_rows if first is None else chain([first], with_rows)
     return _SlotTask(options, plan, plan.ledger, writing, first_turn(context), rows).write()
 
 
-def _may_be_recorded(writing: Writing) -> bool:
-    """True in the first micro-batch of a run: another run may have recorded a slot with rows that now has none."""
+def _after_others(writing: Writing, context: TaskContext) -> Writing:
+    """Add what this process knows of earlier attempts, and remember this one."""
     attempt, name = writing.attempt, str(writing.name)
-    run, batch = _first_batches.get(name, ("", 0))
-    if run != attempt.run:
-        _first_batches[name] = attempt.run, attempt.batch
-    return run != attempt.run or batch == attempt.batch
+    run, since = _seen.get(name, ("", 0))
+    _seen[name] = attempt.run, min(since, attempt.batch) if run == attempt.run else attempt.batch
+    return replace(writing, attempt=replace(attempt, is_retry=context.attemptNumber() > 0, since=_seen[name][1]))
 
 
 class _SlotTask:
@@ -190,6 +189,7 @@ class _SlotTask:
     ) -> None:
         self._options = options
         self._plan = plan
+        self._empty = EmptySlot(writing.name, writing.attempt, plan.bootstrap_servers, ledger)
         self._writing = writing
         self._attempt = writing.attempt
         self._turn = turn
@@ -209,6 +209,8 @@ class _SlotTask:
             self._options.connection, self._properties, self._ledger.topic, self._plan.generation
         ) as producer:
             result = self._take_all(producer)
+        if result.is_open:
+            return Written(empty=self._empty)
         return Written(repeated=result.rows) if result.was_written else self._written
 
     def _take_all(self, producer: TransactionalProducer) -> Result:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.taskcontext import TaskContext
 
     from pyspark_zkafka.brokers.ledger_offsets import Ledger
+    from pyspark_zkafka.model.exactly_once import Attempt
     from pyspark_zkafka.records.producer import CountingProducer
 
 _log = logging.getLogger(__name__)
@@ -83,15 +84,27 @@ class WritePlan:
     encoding: EncodingPlan | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EmptySlot:
+    """A slot of an exactly-once write that had no rows, for the driver to look for entries of the batch in the ledger."""
+
+    name: QueryName
+    attempt: Attempt
+    servers: str
+    ledger: LedgerPlan
+
+
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
     """A task's commit message: the number of acknowledged rows.
 
-    `repeated` counts the rows that an exactly-once write found in the log already, and did not write again.
+    `repeated` counts the rows that an exactly-once write found in the log already, and did not write again. `empty` is the
+    slot of a task that had no rows, and could not compare the ledger.
     """
 
     rows: int = 0
     repeated: int = 0
+    empty: EmptySlot | None = None
 
 
 class RowWriter(TaskObject):
@@ -130,6 +143,7 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
         """
         with prepared_worker():
             _log.info("Wrote %d rows", total(messages).rows)
+            _require_repeated(self._options, messages)
             commit = self._options.commit
             if commit is None:
                 return
@@ -153,8 +167,14 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
     Spark creates a writer for each micro-batch. The next micro-batch therefore uses partitions that were added to a topic.
     """
 
+    @concise_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Log the count of rows, which are all acknowledged; called on the driver when every task has succeeded."""
+        """Log the count of rows, which are all acknowledged; called on the driver when every task has succeeded.
+
+        Raises LedgerError: rows are recorded that the tasks have not repeated.
+        """
+        with prepared_worker():
+            _require_repeated(self._options, messages)
         written = total(messages)
         again = f". {written.repeated} rows were in the log already" if written.repeated else ""
         _log.debug("Micro-batch %d: wrote %d rows%s", batchId, written.rows, again)
@@ -291,7 +311,7 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     servers, kafka = plan.bootstrap_servers, options.connection.kafka
     names = [QueryName(options.once.prefix, query) for query in queries]
     ledgers = [Ledger(servers, kafka, name, ledger.topic, ledger.partitions, ledger.sink) for name in names]
-    found = [last for each in ledgers if (last := last_job(each.name.query, _entries(each))) is not None]
+    found = [last for each in ledgers if (last := last_job(each.name.query, _entries(each).values())) is not None]
     others = ledgers[0].others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
     own = {(str(name), ledger.topic) for name in names}
     moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
@@ -304,16 +324,15 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
 
 
-def _entries(ledger: Ledger) -> Collection[Entry]:
-    """The entries of a group's ledger.
+def _entries(ledger: Ledger, slots: Collection[int] | None = None) -> dict[int, Entry]:
+    """The entries of these slots, or of all slots.
 
-    Waits for transactions that are being committed. A transaction that is still open after that may be a killed job's: the
-    task of its slot ends it before it writes, and reads the ledger again.
+    Waits for transactions that are being committed. A transaction that is still open after that may be a killed task's.
     """
     try:
-        return replace(ledger, timeout_s=_COMPLETION_S).entries().values()
+        return replace(ledger, timeout_s=_COMPLETION_S).entries_of(slots)
     except BrokersUnavailable:
-        return replace(ledger, waits=False).entries().values()
+        return replace(ledger, waits=False).entries_of(slots)
 
 
 def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -395,6 +414,22 @@ class RowSender:
         turn = self._turns[part.topic]
         partitions, self._turns[part.topic] = router.route(len(part.value), part.key, part.partition, turn, self._hash_keys)
         return partitions
+
+
+def _require_repeated(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Compare the slots without rows with the ledger. Blocks for a few requests if there are any."""
+    empty = [m.empty for m in messages if isinstance(m, Written) and m.empty is not None]
+    if not empty:
+        return
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
+    from pyspark_zkafka.model.exactly_once import require_repeated
+
+    one, attempts = empty[0], [slot.attempt for slot in empty]  # all slots are of one write
+    place = one.ledger.topic, one.ledger.partitions, one.ledger.sink
+    ledger = Ledger(one.servers, options.connection.kafka, one.name, *place)
+    may_be_another_run = any(attempt.may_be_recorded for attempt in attempts)
+    slots = None if may_be_another_run else [attempt.slot for attempt in attempts]
+    require_repeated(attempts, _entries(ledger, slots))
 
 
 def first_turn(context: TaskContext | None) -> int:

@@ -96,6 +96,55 @@ def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
         jobs.job(7, topic=new_topic()).write(range(5))
 
 
+# --- rows that move within a run, and checkpoints that are copied -------------------------------------------------------
+
+
+@pytest.fixture
+def moving(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> SlotQuery:
+    """A streaming query whose slots 0 and 1 have written micro-batch 0 in this process."""
+    made = SlotQuery({"kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers, "topic": new_topic(partitions=2)})
+    for slot in (0, 1):
+        made.write(0, rows([slot]), slot)
+    return made
+
+
+def test_retry_without_rows(moving: SlotQuery) -> None:
+    """A task that committed rows, and has none when Spark tries it again, stops the moving."""
+    moving.write(1, rows([2]))
+    with pytest.raises(LedgerError, match=r"ROWS_DIFFER.*Slot 0 of batch 1 was written before, with 1 rows.*now it has 0"):
+        moving.write(1, [], attempt=1)
+
+
+def test_repeated_stage_without_rows(moving: SlotQuery) -> None:
+    """Where a task cannot know of an earlier attempt, the driver finds its entry before the micro-batch is complete.
+
+    Spark numbers attempts anew when it repeats a stage, and the first attempt does not know of its copy.
+    """
+    moving.write(1, rows([2]))
+    moving.commit(1, moving.write(1, rows([3]), slot=1), moving.write(1, [], slot=2))
+    found = moving.write(1, [])
+    with pytest.raises(LedgerError, match=r"ROWS_DIFFER.*Slot 0 of batch 1 was written before, with 1 rows.*now it has 0"):
+        moving.commit(1, found)
+
+
+def test_copied_checkpoint(moving: SlotQuery, zkafka_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run finds that a copy of its checkpoint has written rows, and stops before it writes them again."""
+    monkeypatch.setattr("pyspark_zkafka.write.exactly_once._seen", {})
+    moving.write(0, rows([0]), slot=0)
+    with monkeypatch.context() as another_process:
+        another_process.setattr("pyspark_zkafka.write.exactly_once._seen", {})
+        for slot in (0, 1):
+            moving.write(0, rows([slot]), slot, run="of the copy")
+        moving.write(0, rows([2]), slot=2, run="of the copy")
+    with pytest.raises(LedgerError, match=r"CHECKPOINT_SHARED.*batch 0 for slot 0 from another run"):
+        moving.write(1, rows([2]))
+    assert moving.options.topic is not None
+    assert numbers(zkafka_cluster.bootstrap_servers, moving.options.topic) == once(range(3))
+
+
+# --- inputs, threads and options -----------------------------------------------------------------------------------------
+
+
 def test_input_that_fails(spark: SparkSession, jobs: Jobs) -> None:
     """A task whose input fails between two Arrow batches commits nothing, and the repeated job writes each row once."""
 

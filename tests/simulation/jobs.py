@@ -8,20 +8,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.model.exactly_once import Attempt
-from pyspark_zkafka.model.ledger import QueryName
+from pyspark_zkafka.model.exactly_once import Attempt, require_repeated
+from pyspark_zkafka.model.ledger import QueryName, newest
 from tests.simulation.tasks import Executor, Task
 from tests.simulation.transactions import Broker, Fenced, Row
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Environment of jobs: a broker, executors, the allowed number of task failures, and the fate of abandoned attempts."""
+    """Environment of jobs: a broker, executors, the allowed number of task failures, and the fate of abandoned attempts.
+
+    `has_fresh_worker` tells whether the next task runs in a worker that has seen nothing.
+    """
 
     broker: Broker
     executors: Sequence[Executor]
     max_failures: int
     leave: Callable[[Sequence[Task]], None]
+    has_fresh_worker: Callable[[], bool]
 
 
 class JobFailed(Exception):
@@ -39,6 +43,8 @@ class Job:
     ----------
     tasks : list of Task
         The running attempts.
+    accepted : dict
+        By slot, the attempt that succeeded.
     """
 
     def __init__(
@@ -52,7 +58,9 @@ class Job:
         self._pending = list(range(slots))
         self._unfinished = set(range(slots))
         self._failures: Counter[int] = Counter()
+        self._attempts: Counter[int] = Counter()
         self.tasks: list[Task] = []
+        self.accepted: dict[int, Task] = {}
         self._launch()
 
     @property
@@ -90,12 +98,34 @@ class Job:
         if alone and free is not None:
             self._start(chance.choice(alone), free)
 
+    def repeat_stage(self) -> None:
+        """Run the unfinished tasks again as another attempt of the stage, which numbers its attempts anew."""
+        left, self.tasks = self.tasks, []
+        self._cluster.leave(left)
+        self._attempts.clear()
+        self._pending = sorted(self._unfinished)
+        self._launch()
+
+    def commit(self) -> None:
+        """Compare the slots without rows with the ledger, as the driver does. Raises JobFailed."""
+        broker = self._cluster.broker
+        empty = [task.attempt for task in self.accepted.values() if task.is_open]
+        if not empty:
+            return
+        keys = [key for group in broker.groups(self._name) for key in broker.keys(group)]
+        broker.complete_decided(keys)
+        try:
+            require_repeated(empty, newest(broker.entries(keys)))
+        except LedgerError as error:
+            raise JobFailed(error) from error
+
     def stop(self) -> None:
         """End the job."""
         left, self.tasks, self._pending = self.tasks, [], []
         self._cluster.leave(left)
 
     def _finish(self, task: Task) -> None:
+        self.accepted[task.slot] = task
         copies = [one for one in self.tasks if one.slot == task.slot]
         self.tasks = [one for one in self.tasks if one.slot != task.slot]
         self._cluster.leave([one for one in copies if one is not task])
@@ -112,7 +142,10 @@ class Job:
             self._start(self._pending.pop(0), free)
 
     def _start(self, slot: int, executor: Executor) -> None:
-        attempt = replace(self._attempt, slot=slot)
+        attempt = replace(self._attempt, slot=slot, is_retry=self._attempts[slot] > 0)
+        self._attempts[slot] += 1
+        if self._cluster.has_fresh_worker():
+            executor.seen.clear()
         self.tasks.append(Task(self._cluster.broker, executor, self._name, attempt, self._compute(slot)))
 
     def _copies(self, slot: int) -> int:

@@ -101,6 +101,8 @@ class Query:
         How its writes are identified.
     namings : dict
         The namings with which each micro-batch was tried, in order.
+    accepted : list of Row
+        The rows of the tasks of the micro-batch that have succeeded, in the complete writes of this run.
     """
 
     def __init__(self, broker: Broker, plan: Plan, settings: Settings, chance: random.Random) -> None:
@@ -117,6 +119,7 @@ class Query:
         self.naming = Naming.UNNUMBERED
         self.namings: dict[int, list[Naming]] = {}
         self.on_completed: Callable[[int], None] = lambda batch: None
+        self.accepted: list[Row] = []
         self._chance = chance
         self._names = 0
 
@@ -133,6 +136,7 @@ class Query:
         """Start another run."""
         self._change_layout(layout)
         self.run = Run(self._unique("run"), cores)
+        self.accepted = []
 
     def end(self) -> None:
         """End the run; some of its tasks live on."""
@@ -141,10 +145,15 @@ class Query:
         self.run = None
 
     def advance(self) -> None:
-        """Make the driver's next move: start a write, go to the next one, or complete the micro-batch."""
+        """Make the driver's next move: start a write, go to the next one, or complete the micro-batch.
+
+        Raises JobFailed if the driver refuses what its tasks have done.
+        """
         if self.run is None or (self.run.job is not None and not self.run.job.is_complete):
             return
         if self.run.job is not None:
+            self.run.job.commit()
+            self.accepted += [row for task in self.run.job.accepted.values() for row in task.rows]
             self._stop_job(self.run)
             self.run.write, self.run.tries = self.run.write + 1, 0
         elif self.run.write < self.settings.writes:
@@ -178,6 +187,7 @@ class Query:
         if self.settings.form is Form.BATCH_JOB:
             run.name = self._unique("job")
         self.on_completed(batch)
+        self.accepted = []
 
     def _stop_job(self, run: Run) -> None:
         if run.job is not None:
@@ -194,7 +204,10 @@ class Query:
         def compute(slot: int) -> Sequence[Row]:
             return self.plan.compute(batch, write, layout, slot, self._chance)
 
-        cluster = Cluster(self.broker, run.executors, self.settings.max_failures, self._leave)
+        def has_fresh_worker() -> bool:
+            return self._chance.random() < 0.2
+
+        cluster = Cluster(self.broker, run.executors, self.settings.max_failures, self._leave, has_fresh_worker)
         return Job(cluster, self._writer(run), self._attempt(run), slots, compute)
 
     def _writer(self, run: Run) -> QueryName:

@@ -18,6 +18,7 @@ class Repeats(Enum):
     THE_SAME = "the same"
     OTHER_VALUES = "as many, with other values: uuid()"
     OTHER_ROWS = "others of the same: a filter by rand()"
+    MOVED = "rows that have moved to or from another slot: a source that does not repeat itself"
 
 
 class Plan:
@@ -30,6 +31,8 @@ class Plan:
         self.repeats = repeats
         self._seed = seed
         self._computations = 0
+        self._computed: set[tuple[int, int, int, int]] = set()
+        self._moved: dict[tuple[int, int, int], list[list[tuple[int, ...]]]] = {}
         self.slots = cache(self._slots)
 
     def rows(self, batch: int, write: int) -> Sequence[tuple[int, ...]]:
@@ -53,13 +56,28 @@ class Plan:
 
     def compute(self, batch: int, write: int, layout: int, slot: int, chance: random.Random) -> Sequence[Row]:
         """Return the rows of a slot as one attempt computes them, in any order."""
-        identities = list(self.slots(batch, write, layout)[slot])
+        identities = list(self._present(batch, write, layout, slot, chance)[slot])
         chance.shuffle(identities)
         if self.repeats is Repeats.OTHER_ROWS:
             identities = [one for one in identities if chance.random() < 0.7]
         self._computations += 1
         suffix = f"#{self._computations}" if self.repeats is Repeats.OTHER_VALUES else ""
         return [Row(one, f"{one[0]}.{one[2]}{suffix}") for one in identities]
+
+    def _present(
+        self, batch: int, write: int, layout: int, slot: int, chance: random.Random
+    ) -> Sequence[Sequence[tuple[int, ...]]]:
+        """Return the identities in each slot. A row may move from a slot that is computed again."""
+        slots = self.slots(batch, write, layout)
+        if self.repeats is not Repeats.MOVED:
+            return slots
+        found = self._moved.setdefault((batch, write, layout), [list(slot) for slot in slots])
+        place = batch, write, layout, slot
+        if place in self._computed and found[slot] and chance.random() < 0.5:
+            row = found[slot].pop(chance.randrange(len(found[slot])))
+            chance.choice(found).append(row)
+        self._computed.add(place)
+        return found
 
     def _chance(self, what: str, batch: int) -> random.Random:
         return random.Random(f"{self._seed} {what} {batch}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_zkafka.model.exactly_once import (
@@ -28,15 +28,22 @@ from tests.simulation.transactions import Broker, Producer, Row
 WIDTH = 2
 QUERY = "8f1c2d3e-0000-4000-8000-000000000001"
 MAX_WAIT_MS = 200_000
+RESULT_STEPS = 3
+"""How long the result of a task is on its way to the driver, in steps of the task."""
 
 Requests = Generator[None, None, Any]
 
 
+Seen = dict[QueryName, tuple[str, int]]
+"""The run that a worker saw last under a name, and the earliest micro-batch of that run that it has seen."""
+
+
 @dataclass
 class Executor:
-    """A process with a number of cores."""
+    """A process with a number of cores, whose workers remember what they have `seen`."""
 
     cores: int
+    seen: Seen = field(default_factory=dict)
 
 
 def row_set(rows: Sequence[Row]) -> RowSet:
@@ -53,22 +60,33 @@ class Task:
         The executor on which it runs.
     slot : int
         The slot that it writes.
+    rows : sequence of Row
+        The rows of the slot, as this attempt has computed them.
+    attempt : Attempt
+        What it knows of itself and of earlier attempts.
     at : Step
         Its current step.
+    is_open : bool
+        True if it leaves a comparison to the driver.
     """
 
     def __init__(self, broker: Broker, executor: Executor, name: QueryName, attempt: Attempt, rows: Sequence[Row]) -> None:
+        run, since = executor.seen.get(name, ("", 0))
+        since = min(since, attempt.batch) if run == attempt.run else attempt.batch
+        executor.seen[name] = attempt.run, since
+        attempt = replace(attempt, since=since)
         self.executor = executor
         self.slot = attempt.slot
+        self.rows = rows
+        self.attempt = attempt
         self._broker = broker
         self._name = name
-        self._attempt = attempt
-        self._rows = rows
         self._transactional_id = name.transactional_id(attempt.slot)
         self._producer: Producer | None = None
         self._is_open = False
         self._began_ms = 0
         self.at: Step = Begin()
+        self.is_open = False
         self._requests = self._run()
 
     def step(self) -> bool:
@@ -76,11 +94,16 @@ class Task:
         return next(self._requests, StopIteration) is not StopIteration
 
     def _run(self) -> Requests:
-        yield from self._write()
-        yield  # the result is on its way to the driver
+        if self.rows or self.attempt.may_be_recorded:
+            result = yield from self._write()
+            self.is_open = result.is_open
+        else:
+            self.is_open = True
+        for _ in range(RESULT_STEPS):
+            yield
 
     def _write(self) -> Generator[None, None, Result]:
-        steps = write_slot(self._attempt)
+        steps = write_slot(self.attempt)
         answer: Any = None
         while True:
             try:
@@ -102,7 +125,7 @@ class Task:
             return Elsewhere(self._elsewhere(lambda base: QueryName.belongs(base, QUERY)), former)
         if isinstance(step, Measure):
             yield
-            return row_set(self._rows)
+            return row_set(self.rows)
         if isinstance(step, Send):
             return (yield from self._send())
         if isinstance(step, Await):
@@ -139,7 +162,7 @@ class Task:
         if self._name.writer:
             return base == str(QueryName.numbered(prefix, self._name.writer))
         writer = self._name.query.removeprefix("writer.")
-        return self._attempt.is_job and QueryName.unnumbered(prefix, writer).fullmatch(base) is not None
+        return self.attempt.is_job and QueryName.unnumbered(prefix, writer).fullmatch(base) is not None
 
     def _elsewhere(self, belongs: Callable[[str], bool]) -> dict[str, list[Entry]]:
         """Read the entries under other names in one answer, which does not wait for transactions."""
@@ -158,12 +181,12 @@ class Task:
         return self._broker.entries(keys)
 
     def _send(self) -> Requests:
-        for row in self._rows:
+        for row in self.rows:
             yield
             self._open()
             self._current.send(row)
         yield
-        return row_set(self._rows)
+        return row_set(self.rows)
 
     def _commit(self, entry: Entry) -> Requests:
         yield

@@ -48,7 +48,7 @@ class Steps:
         self.visible: Counter[tuple[int, ...]] = Counter()
         self.broker = Broker(self._note_visible)
         chance = random.Random(0)
-        chance.random = lambda: 0.0  # type: ignore[method-assign]  # every abandoned attempt lives on
+        chance.random = lambda: 0.4  # type: ignore[method-assign]  # every abandoned attempt and every worker lives on
         plan, settings = PlanByHand(dict(enumerate(layouts))), replace(SETTINGS, form=form)
         self.query = Query(self.broker, plan, settings, chance)
 
@@ -271,3 +271,104 @@ def test_verified_by_a_zombie() -> None:
     steps.begin(0, 1)
     steps.run()
     assert steps.visible == {(0, 0, 1): 1, (0, 0, 2): 1}
+
+
+def rows_of(steps: Steps, slots: Sequence[Sequence[int]], batch: int = 0) -> None:
+    """Let tasks that start from now on have these rows, which are of one micro-batch."""
+    found = [[(batch, 0, n) for n in slot] for slot in slots]
+    steps.query.plan.slots = lambda *_: found  # type: ignore[assignment]
+
+
+def copied(*, is_warm: bool, goes_on: bool) -> Steps:
+    """Return a query that has read rows 1 and 3; a copy of its checkpoint has read 1, 3 and 2; next, the query reads 2.
+
+    With `goes_on`, the query is still in the same run. With `is_warm`, its workers remember this run.
+    """
+    steps = Steps([[1], [3]])
+    steps.begin(0, 2)
+    steps.run()
+    run = steps.query.run
+    rows_of(steps, [[1], [3], [2]])
+    steps.query.completed = 0
+    steps.begin(0, 3)
+    steps.run()
+    rows_of(steps, [[2], []])
+    if not goes_on:
+        steps.begin(0, 2)
+        return steps
+    assert run is not None
+    steps.query.end()
+    steps.query.run = run
+    if not is_warm:
+        run.executors[0].seen.clear()
+    steps.query.advance()
+    return steps
+
+
+def test_copied_checkpoint() -> None:
+    """A run whose workers remember it finds that a copy of its checkpoint has written a micro-batch, and writes nothing."""
+    steps = copied(is_warm=True, goes_on=True)
+    with pytest.raises(JobFailed, match="CHECKPOINT_SHARED"):
+        steps.run()
+    assert not steps.duplicates
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_copied_checkpoint_unknown_to_workers(goes_on: bool) -> None:
+    """Rows are duplicated if neither a worker nor an entry tells that the copy has written during the run."""
+    steps = copied(is_warm=False, goes_on=goes_on)
+    steps.run()
+    assert steps.duplicates == [(0, 0, 2)]
+
+
+def moving() -> Steps:
+    """Return a run whose slot 0 has committed row 1, which is in slot 1 from now on."""
+    steps = Steps([[1], []])
+    steps.query.settings = replace(SETTINGS, max_failures=4)
+    steps.begin(0, 2)
+    while not steps.visible:
+        steps.step(steps.task(0))
+        steps.let_pass()
+    rows_of(steps, [[], [1]])
+    return steps
+
+
+def die(steps: Steps, slot: int) -> None:
+    """Let a task die, and Spark try it again."""
+    assert steps.query.run is not None
+    assert steps.query.run.job is not None
+    steps.query.run.job.fail(steps.task(slot), RuntimeError())
+
+
+def test_rows_that_move_within_a_run() -> None:
+    """A task that has committed, and has no rows when Spark tries it again, stops the query before they are repeated."""
+    steps = moving()
+    die(steps, 0)
+    with pytest.raises(JobFailed, match="ROWS_DIFFER"):
+        steps.run()
+    assert not steps.duplicates
+
+
+def test_rows_that_move_to_a_slot_that_commits_first() -> None:
+    """The query stops only after the rows are duplicated, if the slot to which they moved commits before the retry."""
+    steps = moving()
+    die(steps, 1)
+    steps.finish(1)
+    assert steps.duplicates == [(0, 0, 1)]
+    die(steps, 0)
+    with pytest.raises(JobFailed, match="ROWS_DIFFER"):
+        steps.run()
+
+
+def test_copy_that_commits_after_its_micro_batch() -> None:
+    """Rows are duplicated if a copy of a task has rows that the task does not have, and outlives the micro-batch."""
+    steps = Steps([[1], []])
+    rows_of(steps, [[], [1]])
+    steps.begin(0, 3)
+    rows_of(steps, [[1], []])
+    copy = steps.copy(0)
+    steps.finish(0, 1)
+    steps.run()
+    assert not steps.duplicates
+    let_return(copy, steps)
+    assert steps.duplicates == [(0, 0, 1)]

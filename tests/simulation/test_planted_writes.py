@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -12,8 +13,8 @@ from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model import exactly_once
 from pyspark_zkafka.model.exactly_once import Attempt, Await, Measure, Result, RowSet
 from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, decode, encode, key_of
-from tests.simulation import tasks
-from tests.simulation.tasks import WIDTH, Requests, Task
+from tests.simulation import jobs, tasks
+from tests.simulation.tasks import WIDTH, Executor, Requests, Task
 from tests.simulation.transactions import Broker, Row
 from tests.simulation.writes import simulate
 from tests.support.tiers import seldom
@@ -95,7 +96,7 @@ def commit_the_entry_before(patch: pytest.MonkeyPatch) -> None:
         self._current.commit()
         yield
         self._current.begin()
-        for row in self._rows:
+        for row in self.rows:
             self._current.send(row)
         self._current.commit()
 
@@ -221,6 +222,24 @@ def ignore_another_write(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(exactly_once, "_require_same_write", lambda attempt, entries: None)
 
 
+def trust_the_end_of_tasks(patch: pytest.MonkeyPatch) -> None:
+    """The driver does not look for entries of slots whose tasks had no rows."""
+    patch.setattr(jobs, "require_repeated", lambda empty, entries: None)
+
+
+def trust_a_retry_without_rows(patch: pytest.MonkeyPatch) -> None:
+    """A slot without rows is not recorded if its worker has seen an earlier micro-batch, and the driver agrees."""
+    trust_the_end_of_tasks(patch)
+    patch.setattr(Task, "__init__", _without_retries(Task.__init__))
+
+
+def _without_retries(init: Callable[..., None]) -> Callable[..., None]:
+    def made(self: Task, broker: Broker, on: Executor, name: QueryName, attempt: Attempt, rows: Sequence[Row]) -> None:
+        init(self, broker, on, name, replace(attempt, is_retry=False), rows)
+
+    return made
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -246,6 +265,8 @@ def ignore_another_write(patch: pytest.MonkeyPatch) -> None:
         ignore_former_names,
         ignore_a_later_micro_batch,
         ignore_another_write,
+        *seldom(trust_the_end_of_tasks),
+        trust_a_retry_without_rows,
     ],
     ids=lambda plant: plant.__name__,
 )

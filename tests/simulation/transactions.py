@@ -101,6 +101,12 @@ class Broker:
         for transactional_id in self.decided():
             self.complete(transactional_id)
 
+    def complete_decided(self, keys: Collection[LedgerKey]) -> None:
+        """Complete the decided transactions with an offset of these keys, as a read does that waits for a while."""
+        for name in self.decided():
+            if not self._transactions[name].offsets.keys().isdisjoint(keys):
+                self.complete(name)
+
     def decided_rows(self) -> list[Row]:
         """Return rows that will certainly become visible."""
         return [row for name in self.decided() for row in self._transactions[name].rows]

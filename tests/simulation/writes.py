@@ -30,6 +30,7 @@ REASONS = {
     "CHECKPOINT_ROLLED_BACK": {"rollback"},
     "WRITTEN_TWICE": {"same name", "second try"},
     "UNREADABLE_LEDGER": {"unreadable"},
+    "CHECKPOINT_SHARED": {"zombie"},  # verifies a slot after the run that replaced its own
 }
 
 
@@ -45,6 +46,7 @@ class Writes:
         self.broker = Broker(self._note_visible)
         self.events: list[str] = []
         self._visible: Counter[tuple[int, ...]] = Counter()
+        self._values: dict[int, Counter[str]] = {}
         self._reasons: set[str] = set()
         self._latest: int | None = None
         self._kept_since = 0
@@ -52,8 +54,9 @@ class Writes:
         self._is_calm = False
         self._completing = self.chance.choice((0.3, 5))
         self._changing = self.chance.choice((0.1, 0.5))
+        self._killing = self.chance.choice((0.1, 1.5))
         self._renaming = self.chance.choice((0, 0, 1))
-        repeats = self.chance.choices(tuple(Repeats), (6, 1, 1))[0]
+        repeats = self.chance.choices(tuple(Repeats), (6, 1, 1, 3))[0]
         self.query = Query(self.broker, Plan(seed, repeats), self._settings(), self.chance)
         self._renumbering = 1 if self.query.settings.is_named and not self._renaming else 0
         self.query.on_completed = self._check_completed
@@ -64,7 +67,7 @@ class Writes:
         writes = {Form.FOREACH: self.chance.choice((1, 1, 2)), Form.SAME_NAME: 2}.get(form, 1)
         is_named = form is Form.FOREACH and self.chance.random() < 0.7
         cores = tuple(self.chance.randint(1, 2) for _ in range(self.chance.randint(1, 2)))
-        return Settings(form, writes, is_named, self.chance.randint(1, 3), cores, self.chance.choice((1, 1, 2, 4)))
+        return Settings(form, writes, is_named, self.chance.randint(1, 3), cores, self.chance.choice((1, 2, 4, 4)))
 
     # --- events --------------------------------------------------------------------------------------------------------
 
@@ -85,7 +88,8 @@ class Writes:
             (2, self._die),
             (0.5, self._lose_executor),
             (1, self._speculate),
-            (1.5, self._kill),
+            (1, self._repeat_stage),
+            (self._killing, self._kill),
             (0.5, self._bury),
             (4, self._restart),
             (2, self._roll_back),
@@ -103,7 +107,13 @@ class Writes:
         if self.query.tasks:
             self._step_task(self.chance.choice(self.query.tasks))
         else:
+            self._advance()
+
+    def _advance(self) -> None:
+        try:
             self.query.advance()
+        except JobFailed as failed:
+            self._fail(failed)
 
     def _step_task(self, task: Task) -> None:
         assert self.query.run is not None
@@ -164,6 +174,10 @@ class Writes:
     def _speculate(self) -> None:
         if self.query.run is not None and self.query.run.job is not None:
             self.query.run.job.speculate(self.chance)
+
+    def _repeat_stage(self) -> None:
+        if self.query.run is not None and self.query.run.job is not None:
+            self.query.run.job.repeat_stage()
 
     def _kill(self) -> None:
         self.query.end()
@@ -276,7 +290,7 @@ class Writes:
         for _ in range(2_000):
             if self.query.run is None or self.query.completed >= until:
                 break
-            self.query.advance()
+            self._advance()
             for task in list(self.query.tasks):
                 if task in self.query.tasks:
                     self._step_task(task)
@@ -288,11 +302,20 @@ class Writes:
 
     def _note_visible(self, row: Row) -> None:
         self._visible[row.identity] += 1
-        assert self._visible[row.identity] == 1, f"row {row.identity} is visible twice"
+        self._values.setdefault(row.identity[0], Counter())[row.value] += 1
+        is_twice = self._visible[row.identity] > 1 and self.query.plan.repeats is not Repeats.MOVED
+        assert not is_twice, f"row {row.identity} is visible twice"
 
     def _check_completed(self, batch: int) -> None:
         """Check that a completed micro-batch's rows are visible, or will be when the coordinator writes its markers."""
-        if self.query.plan.repeats is not Repeats.OTHER_ROWS:
+        written = self._values.get(batch, Counter()) + Counter(
+            row.value for row in self.broker.decided_rows() if row.identity[0] == batch
+        )
+        accepted = Counter(row.value for row in self.query.accepted)
+        # A write without rows does not ask for those that it had under another name.
+        may_differ = self._has_moved(batch) and self.query.plan.repeats in (Repeats.OTHER_ROWS, Repeats.MOVED)
+        assert may_differ or written == accepted, f"micro-batch {batch} has {written}, and its tasks had {accepted}"
+        if self.query.plan.repeats in (Repeats.THE_SAME, Repeats.OTHER_VALUES):
             decided = {row.identity for row in self.broker.decided_rows()}
             lost = [row for row in self.query.rows(batch) if not self._visible[row] and row not in decided]
             assert not lost, f"micro-batch {batch} is complete without {lost}"
@@ -302,12 +325,14 @@ class Writes:
         else:
             self._latest = None
 
+    def _has_moved(self, batch: int) -> bool:
+        """Return True if a micro-batch was tried under several names."""
+        return any(len(set(tried.get(batch, ()))) > 1 for tried in (self.query.prefixes, self.query.namings))
+
     def _all_reasons(self) -> set[str]:
         lasting = {
             "layout": len(set(self.query.layouts.get(self.query.completed, ()))) > 1,
-            "renamed": any(
-                len(set(tried.get(self.query.completed, ()))) > 1 for tried in (self.query.prefixes, self.query.namings)
-            ),
+            "renamed": self._has_moved(self.query.completed),
             "plan": self.query.plan.repeats is not Repeats.THE_SAME,
             "same name": self.query.settings.form is Form.SAME_NAME,
         }

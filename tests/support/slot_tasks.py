@@ -43,10 +43,15 @@ class SlotContext:
     batch: int
     query: str
     run: str
+    attempt: int = 0
 
     def partitionId(self) -> int:  # noqa: N802
         """Return the slot."""
         return self.slot
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        """Return how often Spark has tried the task before."""
+        return self.attempt
 
     def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
         """Return a property of the job."""
@@ -68,12 +73,21 @@ class SlotQuery:
         self.options = parse_write({"deliveryGuarantee": "exactly-once", **_SMALL_BUFFER, **options})
         self.query = query or str(uuid.uuid4())
 
-    def write(self, batch: int, batches: Iterable[pa.RecordBatch], slot: int = 0, run: str = "run-1") -> Written:
+    def write(
+        self, batch: int, batches: Iterable[pa.RecordBatch], slot: int = 0, run: str = "run-1", attempt: int = 0
+    ) -> Written:
         """Write the rows of a slot in a micro-batch."""
         from pyspark_zkafka.write.exactly_once import write_rows_once
 
         plan = plan_write(self.options, is_stream=True)
-        return write_rows_once(self.options, plan, iter(batches), SlotContext(slot, batch, self.query, run))  # type: ignore[arg-type]
+        context = SlotContext(slot, batch, self.query, run, attempt)
+        return write_rows_once(self.options, plan, iter(batches), context)  # type: ignore[arg-type]
+
+    def commit(self, batch: int, *messages: Written) -> None:
+        """Complete a micro-batch, as the driver does when all tasks have succeeded."""
+        from pyspark_zkafka.write.writers import ZKafkaStreamWriter
+
+        ZKafkaStreamWriter(self.options, None).commit(messages, batch)
 
     def transactional_id(self, slot: int = 0) -> str:
         """Return the transactional.id of a slot."""
@@ -87,6 +101,9 @@ class _JobContext:
 
     def partitionId(self) -> int:  # noqa: N802
         return self.slot
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        return 0
 
     def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
         return None

@@ -98,3 +98,16 @@ def test_slot_has_become_empty(copy: Copy) -> None:
     assert "now it has 0 rows" in error
     copy.complete()
     copy.expect_each_once()
+
+
+def test_retried_task_has_become_empty(copy: Copy, retrying: Application) -> None:
+    """A task that committed, died, and has no rows when Spark tries it again, ends the query with an error.
+
+    All workers have seen slots without rows before. In micro-batch 1, only the first row that is read exists.
+    """
+    is_first = "reflect('java.lang.System', 'setProperty', 'zkafka.read', 'yes') IS NULL"
+    where = f"offset >= 100 AND (partition <> 0 OR {is_first})"
+    die = {"point": "commit.after", "batch": 1, "slot": 0, "attempt": 0, "action": "kill_worker"}
+    error = copy.refused("ROWS_DIFFER", die, on=retrying, where=where)
+    assert "Slot 0 of batch 1 was written before, with 1 rows" in error
+    assert "now it has 0 rows" in error

@@ -111,6 +111,10 @@ class Context:
         """Return the slot."""
         return self.slot
 
+    def attemptNumber(self) -> int:  # noqa: N802
+        """Return how often Spark has tried the task before."""
+        return 0
+
     def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
         """Return a property of the job."""
         return dict(self.properties).get(key)

@@ -23,6 +23,7 @@ from pyspark_zkafka.model.exactly_once import (
     RowSet,
     Send,
     Step,
+    require_repeated,
     unverified,
     write_slot,
 )
@@ -116,9 +117,9 @@ def test_no_rows() -> None:
 
 
 def test_no_rows_beside_others() -> None:
-    """A slot without rows does not wait for other slots."""
+    """A slot without rows does not wait for other slots, but leaves them to the driver."""
     script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE), (Send(), NONE)]
-    assert follow(ATTEMPT, script) == Result(0, was_written=False)
+    assert follow(ATTEMPT, script) == Result(0, was_written=False, is_open=True)
 
 
 def test_waits() -> None:
@@ -211,7 +212,7 @@ def test_numbered_before() -> None:
 def test_numbered_in_this_batch() -> None:
     """A write that has recorded a slot of this batch does not look for a former ledger, since it was accepted before."""
     looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
-    assert follow(NAMED, [*looks, (Send(), NONE)]) == Result(0, was_written=False)
+    assert follow(NAMED, [*looks, (Send(), NONE)]) == Result(0, was_written=False, is_open=True)
 
 
 def test_renamed_and_rolled_back() -> None:
@@ -376,7 +377,80 @@ def test_no_second_write(other: Entry) -> None:
     """A write of another run, of this call or of an earlier micro-batch is no second write under the same name."""
     with_former = other.batch < FOREACH.batch
     looks: Script = [(Begin(), None), (ReadLedger(), {0: other}), (ReadOthers(with_former), NOWHERE)]
-    assert follow(FOREACH, [*looks, (Send(), NONE)]) == Result(0, was_written=False)
+    assert follow(FOREACH, [*looks, (Send(), NONE)]) == Result(0, was_written=False, is_open=other.run == "old")
+
+
+# --- another run at the same time --------------------------------------------------------------------------------------
+
+LATER = replace(ATTEMPT, since=5)
+
+
+@pytest.mark.parametrize("batch", [5, 6])
+def test_checkpoint_that_is_shared(batch: int) -> None:
+    """A run that finds its slot written by another run, in a batch that it had begun itself, stops."""
+    error = failure(LATER, [(Begin(), replace(BEFORE, batch=batch, run="another"))])
+    assert error.condition == "CHECKPOINT_SHARED"
+    assert error.parameters == {"slot": 1, "batch": 7, "recorded_batch": batch}
+
+
+def test_checkpoint_that_is_shared_in_other_slots() -> None:
+    """A slot that looks for other slots finds those that another run has written in a batch that this run had begun.
+
+    That this run had begun the batch follows from its own entries, too.
+    """
+    foreign = replace(OTHER, batch=6, run="another")
+    for attempt, entries in (LATER, {0: foreign}), (ATTEMPT, {0: foreign, 2: Entry(2, 6, 1, "dd", "new")}):
+        assert failure(attempt, [(Begin(), None), (ReadLedger(), entries)]).condition == "CHECKPOINT_SHARED"
+
+
+@pytest.mark.parametrize("since", [None, 7])
+def test_entry_before_this_run(since: int | None) -> None:
+    """An entry of another run is an earlier run's, as far as the first task of a run can know."""
+    own = replace(BEFORE, run="old")
+    attempt = replace(ATTEMPT, since=since)
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), NOWHERE), (Send(), ROWS), (Commit(WRITTEN), None)]
+    assert follow(attempt, script) == Result(10, was_written=False)
+
+
+# --- slots without rows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attempt", "may_be_recorded"),
+    [
+        (ATTEMPT, True),
+        (replace(ATTEMPT, since=7), True),
+        (LATER, False),
+        (replace(LATER, is_retry=True), True),
+    ],
+)
+def test_may_be_recorded(attempt: Attempt, may_be_recorded: bool) -> None:
+    """A slot may be recorded in the first batch that the process has seen of the run, and if its task is tried again."""
+    assert attempt.may_be_recorded == may_be_recorded
+
+
+@pytest.mark.parametrize(
+    ("attempt", "entries", "condition"),
+    [
+        (LATER, {1: WRITTEN}, "ROWS_DIFFER"),
+        (LATER, {1: WRITTEN_BEFORE}, "ROWS_DIFFER"),
+        (LATER, {0: OTHER}, "LAYOUT_CHANGED"),
+        (LATER, {1: replace(WRITTEN, batch=8)}, "CHECKPOINT_ROLLED_BACK"),
+        (replace(FOREACH, since=5), {1: replace(WRITTEN, write="w1")}, "WRITTEN_TWICE"),
+        (replace(NAMED, since=5), {1: replace(WRITTEN, write="w1")}, "ROWS_DIFFER"),
+    ],
+)
+def test_not_repeated(attempt: Attempt, entries: dict[int, Entry], condition: str) -> None:
+    """When all tasks have succeeded, an entry of a slot without rows is an error, and so is one that nobody verified."""
+    with pytest.raises(LedgerError) as caught:
+        require_repeated([replace(attempt, slot=3), attempt], entries)
+    assert caught.value.condition == condition
+
+
+@pytest.mark.parametrize("entries", [{}, {1: BEFORE}, {0: replace(OTHER, run="new")}, {0: replace(OTHER, batch=6)}])
+def test_repeated(entries: dict[int, Entry]) -> None:
+    """Entries of earlier batches and of other slots that this run has written do not matter to a slot without rows."""
+    require_repeated([LATER], entries)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -35,10 +35,15 @@ class Context:
 
     slot: int = 3
     properties: dict[str, str] = field(default_factory=dict)
+    attempt: int = 0
 
     def partitionId(self) -> int:  # noqa: N802
         """Return the slot."""
         return self.slot
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        """Return how often Spark has tried the task before."""
+        return self.attempt
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
         """Return a property of the job."""
@@ -312,11 +317,34 @@ def test_id_of_a_slot() -> None:
 
 @pytest.mark.usefixtures("_no_producer")
 def test_micro_batch_without_rows() -> None:
-    """A slot without rows checks for rows of another run, but only in the first micro-batch of a run."""
+    """A slot without rows checks for rows of another run in the first micro-batch of a run; later, the driver checks."""
     for run in (RUN.replace("0", "2"), RUN.replace("0", "3")):
         with pytest.raises(Opened):
             write(of_query(run, 7))
-        assert write(of_query(run, 8)).rows == 0
+        found = write(of_query(run, 8))
+        assert found.rows == 0
+        assert found.empty is not None
+        assert (str(found.empty.name), found.empty.attempt.slot) == (f"zkafka-{QUERY}", 3)
+
+
+@pytest.mark.usefixtures("_no_producer")
+def test_retry_without_rows() -> None:
+    """A slot without rows checks for rows of an earlier attempt of its task, whatever its worker has seen."""
+    run = RUN.replace("0", "4")
+    for batch in (7, 8):
+        with suppress(Opened):
+            write(of_query(run, batch))
+    with pytest.raises(Opened):
+        write(replace(of_query(run, 8), attempt=1))
+
+
+@pytest.mark.usefixtures("_no_producer")
+def test_worker_that_has_seen_rows() -> None:
+    """A worker that has written rows in the first micro-batch of a run need not check a slot without rows in the next."""
+    run = RUN.replace("0", "5")
+    with pytest.raises(Opened):
+        write(of_query(run, 7), b"v")
+    assert write(of_query(run, 8)).empty is not None
 
 
 class Transaction:
