@@ -44,6 +44,8 @@ from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession
 
 _log = logging.getLogger(__name__)
 
+_CHANGED = "another client has changed the group's offset, or the query was in another group before"
+
 _NEW_STREAM = StreamState()
 
 
@@ -321,18 +323,18 @@ class StreamStarts:
             report_outdated(unused, stale, self.options.read.fail_on_data_loss)
 
     def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
-        """Log that the stream continues at the group's offset because another client has changed it."""
+        """Log that the stream continues at the group's offset, which is not its own commit."""
         found, planned = resume(facts.planned, facts.current, facts.last), facts.planned
         if found is not None and planned is not None and found != planned.until:
             is_progress = self.session.member is not None and found > planned.until
             _log.log(
                 logging.INFO if is_progress else logging.WARNING,
-                "%s: continuing at offset %d of group %s instead of %d, because another %s",
+                "%s: continuing at offset %d of group %s instead of %d, because %s",
                 partition,
                 found,
                 self.options.group.name if self.options.group else "",
                 planned.until,
-                "member has read further" if is_progress else "client has changed the group's offset",
+                "another member has read further" if is_progress else _CHANGED,
             )
 
     def _named(self, partition: TopicPartition) -> NamedPosition | None:
