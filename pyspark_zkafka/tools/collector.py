@@ -7,8 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -150,50 +149,47 @@ class SharedCall(Generic[T]):
         self._name = name
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._lock = Lock()
-        self._pending: Future[None] | None = None
-        self._last: tuple[T, float] | None = None
+        self._call: Future[tuple[T, float]] | None = None
+        self._before: Future[tuple[T, float]] | None = None  # the last call that has ended, while another one runs
         self._was_late = False
 
     def start(self, call: Callable[[], T]) -> None:
         """Begin a call, unless one is under way."""
         with self._lock:
-            if self._pending is None or self._pending.done():
-                self._pending = self._executor.submit(self._call, call)
+            if self._call is None or self._call.done():
+                self._before, self._call = self._call, self._executor.submit(self._timed, call)
 
     def result(self, timeout_s: float) -> Reading[T]:
         """Wait for the running call, if there is one, and return the result of the last call that has ended.
 
-        After an error, there is no result. The log has the error, and a line for a call that does not end in time.
+        After an error of any kind, there is no result. The log has an error, and a line for a call that does not end in
+        time.
         """
-        pending = self._pending
-        try:
-            if pending is not None:
-                pending.result(max(0.0, timeout_s))
-            is_late = False
-        except FutureTimeoutError:
-            is_late = True
+        with self._lock:
+            call, before = self._call, self._before
+        is_late = call is not None and bool(wait([call], max(0.0, timeout_s)).not_done)
         if is_late and not self._was_late:
             _log.warning("%s did not answer in time. Scrapes show its last answer, if there was one", self._name)
-        self._was_late, last = is_late, self._last
-        if last is None:
+        self._was_late, ended = is_late, before if is_late else call
+        if ended is None or ended.exception() is not None:
             return Reading(timed_out=is_late)
-        value, began = last
+        value, began = ended.result()
         return Reading(value, time.monotonic() - began, is_late)
 
     def close(self) -> None:
         """Wait for a call that is under way, and end the thread."""
         self._executor.shutdown(cancel_futures=True)
 
-    def _call(self, call: Callable[[], T]) -> None:
+    def _timed(self, call: Callable[[], T]) -> tuple[T, float]:
         began = time.monotonic()
         try:
-            self._last = call(), began
+            return call(), began
         except ZKafkaError as error:
-            self._last = None
             _log.warning("%s cannot be read: %s", self._name, error)
-        except Exception:  # noqa: BLE001 - logged, and shown by the metrics: the exporter goes on
-            self._last = None
-            _log.exception("%s cannot be read", self._name)
+            raise
+        except BaseException:
+            _log.exception("%s cannot be read, because of an unexpected error", self._name)
+            raise
 
 
 class ClusterCollector(Collector):

@@ -311,6 +311,67 @@ def test_a_read_that_fails_late(scrape: Callable[..., CollectorRegistry]) -> Non
     assert [values(registry, UP, TIMED_OUT, OFFSET) for _ in range(3)] == [[1, 0, 3], [0, 0, None], [1, 0, 5]]
 
 
+def test_an_unexpected_error(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """An error of any kind counts as a failure of the server that was read, is logged, and the next scrape can succeed."""
+    reads, answers = iter((ENSEMBLE, KeyError("bug"), ENSEMBLE, ENSEMBLE)), iter((MemoryError("full"), None, None))
+
+    def read() -> Ensemble:
+        found = next(reads)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def ask(ensemble: Ensemble) -> GroupReports:
+        if (error := next(answers)) is not None:
+            raise error
+        return answer(ensemble)
+
+    registry = scrape(read, ask)
+    assert values(registry, UP, BROKERS_UP, OFFSET, LAG_NAME) == [1, 0, 3, None]
+    assert values(registry, UP, BROKERS_UP, OFFSET, LAG_NAME) == [0, 0, None, None]
+    assert values(registry, UP, BROKERS_UP, OFFSET, LAG_NAME) == [1, 1, 3, 6]
+    for name, error in (("Kafka", "MemoryError: full"), ("ZooKeeper", "KeyError: 'bug'")):
+        assert f"{name} cannot be read, because of an unexpected error" in caplog.text
+        assert error in caplog.text
+
+
+def test_an_unexpected_error_after_the_time_limit(scrape: Callable[..., CollectorRegistry]) -> None:
+    """Data read before an unexpected error that came late are not shown again."""
+    ensembles = Slow(lambda: committed(3))
+    registry = scrape(lambda: next(calls)(), answer, TIMEOUT_S)
+
+    def late() -> Ensemble:
+        ensembles()
+        raise RuntimeError("bug")
+
+    calls = iter((lambda: committed(3), late, ensembles, ensembles))
+    assert values(registry, UP, OFFSET) == [1, 3]
+    assert values(registry, UP, TIMED_OUT, OFFSET) == [1, 1, 3]
+    ensembles.finish()
+    assert eventually(lambda: values(registry, UP, OFFSET) == [0, None])
+    ensembles.finish()
+
+
+def test_a_reader_reconnects_after_any_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection during whose use an unexpected error occurred is not used again."""
+    opened: list[EnsembleClient] = []
+
+    class Broken(EnsembleClient):
+        def groups(self) -> list[str]:
+            raise RuntimeError("bug")
+
+    def make(config: object) -> Any:
+        opened.append(Broken())
+        return nullcontext(opened[-1])
+
+    monkeypatch.setattr(collector, "ZooKeeperClient", make)
+    reader = EnsembleReader(parse_connection({"zookeeper.connect": "z:2181"}))
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            reader.read()
+    assert len(opened) == 2
+
+
 def test_a_call_is_shared_while_it_is_under_way() -> None:
     """A caller that arrives during a call gets that call's result."""
     release, calls = threading.Event(), iter(range(9))
