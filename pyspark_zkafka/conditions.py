@@ -219,7 +219,8 @@ SCHEMA_REGISTRY_REFUSED = errors.SchemaRegistryRefused.define("""SCHEMA_REGISTRY
     The schema registry refused the login or the operation. Check `schema.registry.basic.auth.user.info`,
     `schema.registry.bearer.auth.*` or the client's certificate, and the rights of the user.""")
 SCHEMA_REGISTRY_ERROR = errors.SchemaRegistryRefused.define("""SCHEMA_REGISTRY_ERROR
-    The address answers, but not as a schema registry with Confluent's API. Correct the path in `schema.registry.url`.""")
+    The address answers, but not as a schema registry with Confluent's API. Correct the path in `schema.registry.url`, or,
+    if it is right, try another version of confluent-kafka.""")
 UNKNOWN_SUBJECT = errors.SchemaRegistryRefused.define("""UNKNOWN_SUBJECT
     The schema registry has no such subject or version, or no such schema under the subject. Register the schema,
     correct `value.subject`, or set `value.schema`.""")

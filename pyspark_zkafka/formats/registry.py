@@ -247,8 +247,10 @@ class Registry:
                 ) from error
             except _http_errors("InvalidURL") as error:
                 raise self._no_registry(what) from error
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the client does not check answers
-                raise self._no_registry(what) from error
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                if not _is_of_client(error):
+                    raise
+                raise self._no_registry(what, f" ({type(error).__name__})") from error  # it does not check answers
             if deadline.left_s < pause_s:
                 raise SCHEMA_REGISTRY_UNAVAILABLE(
                     f"The schema registry {self._place} did not return {what} within {_PATIENCE_S:.0f} s: {reason}; check "
@@ -275,7 +277,7 @@ class Registry:
     def _no_registry(self, what: str, found: str = "") -> ZKafkaError:
         return SCHEMA_REGISTRY_ERROR(
             f"{self._place} did not answer as a schema registry when it was asked for {what}{found}; correct the path in "
-            "schema.registry.url",
+            "schema.registry.url, or, if it is right, try another version of confluent-kafka",
         )
 
 
@@ -320,6 +322,11 @@ def _text(error: BaseException) -> str:
     """Return the text of an error, without headers: a LocalProtocolError may quote the one with the token."""
     name = type(error).__name__
     return name if name == "LocalProtocolError" else str(error) or name
+
+
+def _is_of_client(error: BaseException) -> bool:
+    """False if a call of the client failed in this module: it has no such method, or takes other arguments."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
 def _is_passing(error: BaseException | None) -> bool:

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2 as httpx
@@ -291,6 +292,20 @@ class TestOutages:
         with pytest.raises(errors.SchemaRegistryRefused) as caught:
             found.schema(7)
         assert (caught.value.condition, caught.value.retriable, len(client.requests)) == (condition, False, 1)
+
+    @each("client", [SimpleNamespace(), SimpleNamespace(get_schema=lambda: None)])
+    def test_another_client(self, client: object) -> None:
+        """A client that lacks a method, or takes other arguments, is not reported as a wrong address."""
+        with pytest.raises((AttributeError, TypeError)):
+            Registry(OPTIONS, client).schema(7)  # type: ignore[arg-type]
+
+    def test_an_answer_that_the_client_cannot_read(self) -> None:
+        """The error names both reasons: the address is none of a registry, or the client does not understand it."""
+        found, _, _ = registry(TypeError("string indices must be integers"))
+        with pytest.raises(
+            errors.SchemaRegistryRefused, match=r"for schema id 7 \(TypeError\); correct.*another version of"
+        ):
+            found.schema(7)
 
 
 @contextmanager
