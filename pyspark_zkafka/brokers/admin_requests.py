@@ -165,7 +165,7 @@ class AdminRequests:
                     self._reports.answered()
                     self._learned.update(topic or found.topics)
                     # A new client must find the brokers, although all bootstrap servers may have been replaced.
-                    present = [host_port(broker.host, broker.port) for broker in found.brokers.values()]
+                    present = [host_port(broker.host, broker.port) for _, broker in sorted(found.brokers.items())]
                     self._config["bootstrap.servers"] = joined_servers(self._servers, *present)
                     return found
                 error, has_forgotten = KafkaException(_NO_BROKERS), True
