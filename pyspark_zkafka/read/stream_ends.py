@@ -138,6 +138,7 @@ class OtherOwners:
         self._alive: set[str] = set()
         self._rebalances = -1
         self._without_records: dict[TopicPartition, OffsetRange] = {}
+        self._look_at = float("-inf")
 
     def forget(self) -> None:
         """Forget all evidence."""
@@ -160,8 +161,13 @@ class OtherOwners:
             self._rebalances = rebalances
         quiet = self._observe(member, owners, done)
         silent = {tp: owner for tp, owner in owners.items() if owner not in self._alive}
-        for tp in self._find_without_records([tp for tp in silent if tp in quiet], done, ends):
-            del silent[tp]
+        left = {tp: OffsetRange(tp, done[tp], ends[tp]) for tp in quiet if tp in silent and tp in done}
+        if left and self._clock() >= self._look_at:
+            self._look_at = self._clock() + member.expiry_s
+            self._without_records |= {found.partition: found for found in self._session.without_records([*left.values()])}
+        # Clients that commit the offset after their last record never commit an end behind a transaction's marker.
+        empty = {tp for tp, found in left.items() if self._without_records.get(tp) == found}
+        silent = {tp: owner for tp, owner in silent.items() if tp not in empty}
         return _Unfinished(silent=silent)
 
     def _observe(
@@ -181,19 +187,6 @@ class OtherOwners:
                 if now - first.at > self._session.longest_expiry_s:
                     self._alive.add(owner)
         return quiet
-
-    def _find_without_records(
-        self, quiet: Collection[TopicPartition], done: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> list[TopicPartition]:
-        """Return the partitions with nothing left to read: markers of transactions may stand before the end of a log.
-
-        Clients that commit the offset after their last record never commit such an end.
-        """
-        left = {tp: OffsetRange(tp, done[tp], ends[tp]) for tp in quiet if tp in done}
-        unknown = [found for tp, found in left.items() if self._without_records.get(tp) != found]
-        if unknown:
-            self._without_records |= {found.partition: found for found in self._session.without_records(unknown)}
-        return [tp for tp, found in left.items() if self._without_records.get(tp) == found]
 
 
 class FixedEnds:

@@ -787,6 +787,7 @@ def test_fixed_ends_of_a_silent_member(longest_s: float) -> None:
     session.longest_expiry_s = longest_s
     assert succeeds() is (longest_s == 10.0)
     assert longest_s < session.now < longest_s + 3 or 126 <= session.now < 128
+    assert session.lookups <= session.now / Member.expiry_s
 
 
 def test_fixed_ends_of_a_dead_member() -> None:
