@@ -119,6 +119,12 @@ class OffsetSpec:
             {tp: p.at(now_ms) if isinstance(p, Ago) else p for tp, p in self.by_partition.items()},
         )
 
+    @property
+    def moves(self) -> bool:
+        """True if a position depends on the present time or on a log's end, and is later if it is resolved later."""
+        positions = (self.everywhere, *self.by_topic.values(), *self.by_partition.values())
+        return any(position != "committed" and moves(position) for position in positions)
+
     def of(self, partition: TopicPartition) -> NamedPosition | Literal["committed"] | None:
         """Return the position of a partition; None if it is not named."""
         named = self.by_partition.get(partition, self.by_topic.get(partition.topic))

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.errors import ZKafkaError
     from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats
+    from pyspark_zkafka.read.frame_plans import FramePlan
     from pyspark_zkafka.read.split_reader import Identity
     from pyspark_zkafka.read.stream_driver import StreamDriver
     from pyspark_zkafka.records.consumer import PartitionConsumer
@@ -67,10 +68,22 @@ _OPERATORS: dict[type[Filter], Operator] = {
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """Spark's input partition: splits to read in this order, and bootstrap servers. Pickle-safe."""
+    """Spark's input partition: splits to read in this order, and bootstrap servers. Pickle-safe.
+
+    `plan` is the plan of a batch that later plans would extend. There are no splits if such a batch is empty now.
+    """
 
     splits: tuple[Split, ...]
     bootstrap_servers: str
+    plan: FramePlan | None = None
+
+
+@dataclass(frozen=True)
+class ViewPartition(InputPartition):
+    """The rows of a view. Pickle-safe."""
+
+    rows: pa.RecordBatch
+    plan: FramePlan | None
 
 
 class ZKafkaReader(TaskObject, DataSourceReader):
@@ -87,16 +100,23 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         """Return the splits, in the order in which Spark runs them. Blocks for a few round trips."""
         with prepared_worker():
             from pyspark_zkafka.read.batch_planner import plan_batch
+            from pyspark_zkafka.read.frame_plans import FramePlan
             from pyspark_zkafka.records.select import uses_native
 
         uses_native(self._options.connection)  # report a missing native path here, not in each task
-        plan = plan_batch(self._options, self._pushed)
-        return split_partitions(self._options, plan.splits, plan.bootstrap_servers)
+        made, found = FramePlan.of(self._options), plan_batch(self._options, self._pushed)
+        if not found.splits and made is not None:
+            return [SplitPartition((), found.bootstrap_servers, made)]
+        return [replace(p, plan=made) for p in split_partitions(self._options, found.splits, found.bootstrap_servers)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of each split as Arrow batches, in offset order; none for the placeholder of an empty plan."""
         with concise_errors():
-            if isinstance(partition, SplitPartition):
+            if not isinstance(partition, SplitPartition):
+                return
+            if partition.plan is not None:
+                warn_of_old_plan(partition.plan)
+            if partition.splits:
                 yield from self._read(partition)
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
@@ -275,13 +295,26 @@ class ViewReader(TaskObject, DataSourceReader):
         """Return one partition, which contains the rows. Blocks for a few round trips to ZooKeeper or the brokers."""
         with prepared_worker():
             from pyspark_zkafka.model.view_tables import build_view
+            from pyspark_zkafka.read.frame_plans import FramePlan
             from pyspark_zkafka.read.view_planner import plan_view
 
-        return [InputPartition(build_view(plan_view(self._view, self._options), self._schema))]
+        made = FramePlan.of(self._options)
+        return [ViewPartition(build_view(plan_view(self._view, self._options), self._schema), made)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows as one batch."""
-        return iter(() if partition.value is None else (partition.value,))
+        if isinstance(partition, ViewPartition):
+            if partition.plan is not None:
+                warn_of_old_plan(partition.plan)
+            yield partition.rows
+
+
+def warn_of_old_plan(plan: FramePlan) -> None:
+    """Warn if this task belongs to a micro-batch that did not make the plan of the frame."""
+    with prepared_worker(for_task=True):
+        from pyspark_zkafka.read.frame_plans import PLAN_REUSE, MicroBatch
+
+    PLAN_REUSE.check(plan, MicroBatch.present())
 
 
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:

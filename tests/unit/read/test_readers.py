@@ -17,6 +17,7 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.readers import (
+    ViewPartition,
     ViewReader,
     ZKafkaReader,
     ZKafkaStreamReader,
@@ -159,7 +160,7 @@ def view_reader() -> ViewReader:
 def test_partition_carries_its_rows() -> None:
     """Reader and partition survive pickling, and the task returns the planned batch."""
     batch = pa.RecordBatch.from_pylist([{"topic": "a"}], SCHEMA)
-    partition = pickle.loads(pickle.dumps(InputPartition(batch)))
+    partition = pickle.loads(pickle.dumps(ViewPartition(batch, None)))
     (found,) = pickle.loads(pickle.dumps(view_reader())).read(partition)
     assert found.equals(batch)
 
