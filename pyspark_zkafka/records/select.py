@@ -9,12 +9,13 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_zkafka.brokers.clients import MessageClient, client_key
 from pyspark_zkafka.client_pool import ClientPool, Keep
 from pyspark_zkafka.options.values import ConnectionOptions
-from pyspark_zkafka.records.native.library import describe, library, require
+from pyspark_zkafka.records.native.library import describe, is_unbuilt_source_tree, library, require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,19 @@ def uses_native(connection: ConnectionOptions) -> bool:
     found = _is_native(connection)
     reason = "pure Python is used" if connection.transport == "librdkafka" else describe()
     _log.log(logging.DEBUG if found else logging.INFO, "transport=%s: %s", connection.transport, reason)
+    if connection.transport != "librdkafka" and is_unbuilt_source_tree():
+        warn_of_source_tree()
     return found
+
+
+@cache
+def warn_of_source_tree() -> None:
+    """Warn, once in this process, that Python has imported the package from a clone without the compiled code."""
+    _log.warning(
+        "Reads and writes are slow, and Avro cannot be read: %s. Run pip install . in the clone and start Spark elsewhere, "
+        "or run pip install -e . in the clone",
+        describe(),
+    )
 
 
 def _is_native(connection: ConnectionOptions) -> bool:

@@ -163,11 +163,19 @@ def built() -> Path | None:
     return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)
 
 
+def is_unbuilt_source_tree() -> bool:
+    """True if the library is missing in a source tree, which Python finds in its working folder before the package."""
+    return built() is None and _is_source_tree()
+
+
+def _is_source_tree() -> bool:
+    return (Path(__file__).parent / "zkafka.h").is_file()  # is not installed
+
+
 def _place() -> str:
-    """Where the library is missing. Python finds a source tree in the working folder before the installed package."""
-    folder = Path(__file__).parent
-    if (folder / "zkafka.h").is_file():  # is not installed
-        return f"in the source tree {folder.parents[2]}, from which the package was imported"
+    """Where the library is missing."""
+    if _is_source_tree():
+        return f"in the source tree {Path(__file__).parents[3]}, from which the package was imported"
     return "when the package was installed"
 
 

@@ -71,13 +71,37 @@ def test_not_built() -> None:
     assert_unused("the compiled code was not built when the package was installed")
 
 
-def test_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the package was imported from a source tree without a library, the reason names the source tree."""
+@pytest.fixture
+def source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source tree without a library, from which the package was imported."""
     folder = tmp_path / "pyspark_zkafka/records/native"
     folder.mkdir(parents=True)
     (folder / "zkafka.h").touch()
     monkeypatch.setattr(library, "__file__", str(folder / "library.py"))
-    assert_unused(f"not built in the source tree {tmp_path}, from which the package was imported")
+    return tmp_path
+
+
+def test_source_tree(source_tree: Path) -> None:
+    """If the package was imported from a source tree without a library, the reason names the source tree."""
+    assert_unused(f"not built in the source tree {source_tree}, from which the package was imported")
+
+
+def test_warning_of_a_source_tree(source_tree: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A process that reads with a source tree's pure Python warns once, with the remedy, unless the user chose that."""
+    choice.warn_of_source_tree.cache_clear()
+    for transport in ("librdkafka", "auto", "auto"):
+        assert not choice.uses_native(connection(transport))
+    (warned,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert f"not built in the source tree {source_tree}" in warned.message
+    assert "pip install" in warned.message
+
+
+@pytest.mark.usefixtures("absent")
+def test_no_warning_of_an_installed_package(caplog: pytest.LogCaptureFixture) -> None:
+    """A package that was installed without a compiler is used without a warning: `zkafka --version` tells."""
+    choice.warn_of_source_tree.cache_clear()
+    assert not choice.uses_native(connection("auto"))
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
