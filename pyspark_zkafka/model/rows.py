@@ -158,7 +158,8 @@ def outgoing(batch: pa.RecordBatch, topic: str | None, encode: Encode | None = N
     """Yield the batch's rows by topic, topics in the order of their first rows. `encode` is called with each topic's rows.
 
     Raises InvalidRow before the first part is returned. NULL_TOPIC, INVALID_TOPIC: without the option `topic`, a row has no
-    topic, or a topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z.
+    topic, or a topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z,
+    and not -1 ms, which leaves the time to the producer, as null does.
     INVALID_HEADERS: a header has no key, or a key that is not UTF-8 or has a zero byte. Errors of `encode` pass through.
     """
     if batch.num_rows == 0:
@@ -210,8 +211,10 @@ def _is_large(kind: pa.DataType) -> bool:
 
 def _milliseconds(column: pa.Array) -> pa.Array:
     # Integers, because Arrow rounds in local time, which may be ambiguous or of an unknown zone.
-    since_epoch = column.cast(pa.int64())
-    milliseconds = pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])
+    since_epoch, unit = column.cast(pa.int64()), _PER_MILLISECOND[column.type.unit]
+    # A record without a timestamp is read as -1 ms.
+    since_epoch = pc.if_else(pc.equal(since_epoch, -unit), pa.scalar(None, pa.int64()), since_epoch)
+    milliseconds = pc.divide(since_epoch, unit)
     row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
     if row >= 0:
         number = since_epoch[row].as_py()

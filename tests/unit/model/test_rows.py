@@ -243,6 +243,9 @@ def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, 
         (999, "1970-01-01T00:00:00.000999Z"),
         (0, "1970-01-01T00:00:00.000000Z"),
         (-1, "1969-12-31T23:59:59.999999Z"),
+        (-999, "1969-12-31T23:59:59.999001Z"),
+        (-1_001, "1969-12-31T23:59:59.998999Z"),
+        (-2_000, "1969-12-31T23:59:59.998000Z"),
         (-1_000_000_000, "1969-12-31T23:43:20.000000Z"),
         (-62_135_596_800_000_001, "0000-12-31T23:59:59.999999Z"),
         (-(2**63) + 1, "-290308-12-21T19:59:05.224193Z"),
@@ -262,11 +265,13 @@ def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int, shown:
     assert f"timestamp is {shown} in row 2" in str(caught.value)
 
 
-def test_null_timestamps_are_left_to_the_producer() -> None:
-    """Null timestamps are no error."""
-    timestamp_ms = only(batch(value=values(b"1", b"2"), timestamp=at(None, None))).timestamp_ms
+@each("unit", ["us", "ms", "ns"])
+def test_null_timestamps_are_left_to_the_producer(unit: str) -> None:
+    """Null timestamps are no error, nor are those with which records without a timestamp are read."""
+    column = at(None, -1_000, 5_000).cast(pa.timestamp(unit, tz="UTC"))
+    timestamp_ms = only(batch(value=values(b"1", b"2", b"3"), timestamp=column)).timestamp_ms
     assert timestamp_ms is not None
-    assert timestamp_ms.to_pylist() == [None, None]
+    assert timestamp_ms.to_pylist() == [None, None, 5]
 
 
 def test_headers_outside_of_a_slice_do_not_matter() -> None:
