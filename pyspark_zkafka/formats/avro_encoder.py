@@ -21,6 +21,7 @@ from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.avro_types import AvroType, invalid, wider_kind
 from pyspark_zkafka.formats.codec import BINARIES, STRINGS, TypeLimits, inner_path, is_list, require_fit, varint
 from pyspark_zkafka.model.rows import first_not_utf8
+from pyspark_zkafka.model.spark_types import spark_name
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
@@ -189,7 +190,7 @@ def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType,
     names = [f"member{number}" for number in range(len(values))]
     if not pa.types.is_struct(type) or [f.name for f in type] != names:
         expected = f"a struct of {listing(names)}" if names else "null"
-        problems.append(f"{path or 'the column'} is {type}, and the union needs {expected}")
+        problems.append(f"{path or 'the column'} is {spark_name(type)}, and the union needs {expected}")
         return _nothing
     inner = [_plain(value, f.type, inner_path(path, f.name), problems) for value, f in zip(values, type, strict=True)]
     null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
@@ -230,7 +231,7 @@ def _plain(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) ->
     if avro.kind == "fixed" and type in BINARIES and avro.logical != "decimal":
         return _fixed(avro, path)
     if (found := _scalar(avro, type)) is None:
-        problems.append(f"{path or 'the column'} is {type}, and the schema has {_described(avro)}")
+        problems.append(f"{path or 'the column'} is {spark_name(type)}, and the schema has {_described(avro)}")
         return _nothing
     return found
 

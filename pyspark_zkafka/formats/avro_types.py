@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, STRINGS, TypeLimits, is_list
+from pyspark_zkafka.model.spark_types import spark_name
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38
@@ -359,5 +360,5 @@ def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problem
     elif pa.types.is_timestamp(type) and type.tz is not None and type.unit == "us":
         made = {"type": "long", "logicalType": "timestamp-micros"}
     elif (made := _TO_AVRO.get(type)) is None:
-        problems.append(f"{inner} has the type {type}, which Avro lacks")
+        problems.append(f"{inner} has the type {spark_name(type)}, which Avro lacks")
     return [made, "null"] if nullable and made != "null" else made

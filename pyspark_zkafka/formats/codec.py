@@ -19,6 +19,7 @@ from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import OptionError, listing
 from pyspark_zkafka.formats.registry import StoredSchema
 from pyspark_zkafka.model.rows import first_not_utf8
+from pyspark_zkafka.model.spark_types import spark_name
 
 _Row = TypeVar("_Row")
 
@@ -167,7 +168,9 @@ class StringSchema:
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> Encoder:
         if type not in STRINGS:
-            raise INVALID_SCHEMA(f"the format string needs a column of type string, and the column is {type}; cast it")
+            raise INVALID_SCHEMA(
+                f"the format string needs a column of type string, and the column is {spark_name(type)}; cast it"
+            )
         return self
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:

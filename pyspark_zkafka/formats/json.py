@@ -54,6 +54,7 @@ from pyspark_zkafka.formats.json_types import (
     validator,
 )
 from pyspark_zkafka.model.records import not_null_problems
+from pyspark_zkafka.model.spark_types import spark_name
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
@@ -237,7 +238,8 @@ def _text(value: Any) -> str:
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
-    return ValueError(f"{path or 'the document'} is {excerpt(_text(value))}, which is no {kind}")
+    name = kind if isinstance(kind, str) else spark_name(kind)
+    return ValueError(f"{path or 'the document'} is {excerpt(_text(value))}, which is no {name}")
 
 
 def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType | str) -> set[type]:

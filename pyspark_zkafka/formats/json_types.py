@@ -19,6 +19,7 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import BINARIES, NOT_WANTED, RECORD, STRINGS, TypeLimits, inner_path, is_list
 from pyspark_zkafka.model.records import parts_of, shape_of
+from pyspark_zkafka.model.spark_types import is_variant, spark_name
 
 References = tuple[tuple[str, str], ...]
 
@@ -306,13 +307,13 @@ def check_forms(kind: pa.DataType) -> None:
 
 
 def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
-    if pa.types.is_struct(kind) and any((field.metadata or {}).get(b"variant") for field in kind):
+    if is_variant(kind):
         yield f"{path or 'the column'} is variant"
         return
     if pa.types.is_map(kind) and kind.key_type not in STRINGS:
-        yield f"{inner_path(path, 'key')} is {kind.key_type}"
+        yield f"{inner_path(path, 'key')} is {spark_name(kind.key_type)}"
     if not pa.types.is_nested(kind) and not form(kind):
-        yield f"{path or 'the column'} is {kind}"
+        yield f"{path or 'the column'} is {spark_name(kind)}"
     for field in parts_of(kind):
         yield from _formless(field.type, inner_path(path, field.name))
 
@@ -332,7 +333,7 @@ def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[
         return
     given, wanted = form(column).get("type", ""), form(schema).get("type")
     if given != wanted and (given, wanted) != ("integer", "number"):
-        yield f"{path or 'the column'} is {column}, and the schema has {shape_of(schema)}"
+        yield f"{path or 'the column'} is {spark_name(column)}, and the schema has {shape_of(schema)}"
 
 
 def schema_of(type: pa.DataType) -> str:

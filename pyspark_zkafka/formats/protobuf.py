@@ -32,6 +32,7 @@ from pyspark_zkafka.formats.protobuf_messages import (
     scalar_type,
     time_type,
 )
+from pyspark_zkafka.model.spark_types import spark_name
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -339,7 +340,7 @@ def schema_of(type: pa.DataType) -> str:
     protoc derives the same name from two.
     """
     is_struct = pa.types.is_struct(type)
-    problems = [] if is_struct else [f"the column is {type}, and a message needs a struct"]
+    problems = [] if is_struct else [f"the column is {spark_name(type)}, and a message needs a struct"]
     message = _message_text(type, RECORD, "", problems) if is_struct else []
     if problems:
         reasons = listing(problems, separator="; ")
@@ -381,7 +382,7 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
             nested.extend(_message_text(kind, inner, path, problems))
             return inner
         if kind not in _PROTO_TYPES:
-            problems.append(f"{path} is {kind}")
+            problems.append(f"{path} is {spark_name(kind)}")
         return _PROTO_TYPES.get(kind, "")
 
     lines = []
@@ -398,7 +399,9 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
         if pa.types.is_map(column.type):
             key = text_of(column.type.key_type, column.name, f"{inner}.key")
             if key not in _KEYS:
-                problems.append(f"{inner}.key is {column.type.key_type}, and keys are strings, integers or booleans")
+                problems.append(
+                    f"{inner}.key is {spark_name(column.type.key_type)}, and keys are strings, integers or booleans"
+                )
             type_text = f"map<{key}, {text_of(column.type.item_type, column.name, f'{inner}.value')}>"
         elif is_list(column.type):
             type_text = f"repeated {text_of(column.type.value_type, column.name, f'{inner}.element')}"

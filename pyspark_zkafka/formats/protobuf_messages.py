@@ -29,6 +29,7 @@ from pyspark_zkafka.formats.codec import (
     offsets_of,
     require_fit,
 )
+from pyspark_zkafka.model.spark_types import spark_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -307,7 +308,7 @@ class ProtobufEncoder:
 def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
     """Return a converter from a column of structs to keyword arguments of the message, and add what does not fit."""
     if not pa.types.is_struct(kind):
-        problems.append(f"{path or 'the column'} is {kind}, and {descriptor.full_name} needs a struct")
+        problems.append(f"{path or 'the column'} is {spark_name(kind)}, and {descriptor.full_name} needs a struct")
         return _TO_LIST
     converters = []
     for column in kind:
@@ -356,7 +357,7 @@ def _field_converter(field: FieldDescriptor, kind: pa.DataType, path: str, probl
     if not is_map and is_list(kind):
         elements = _value_converter(field, kind.value_type, f"{path}.element", problems)
         return lambda column: grouped(column, lambda found: elements(_filled(found, f"{path}.element")))
-    problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
+    problems.append(f"{path} is {spark_name(kind)}, and the field is {_proto_type(field)}")
     return _TO_LIST
 
 
@@ -375,7 +376,7 @@ def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, probl
         ]
     accepted = BINARIES if field.type == _BYTES else _ACCEPTED[field.cpp_type]
     if kind not in accepted:
-        problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
+        problems.append(f"{path} is {spark_name(kind)}, and the field is {_proto_type(field)}")
     if kind == pa.date32():
         return lambda column: column.cast(pa.int32()).to_pylist()
     if field.cpp_type in _UNSIGNED and _CPP_TYPES[field.cpp_type] == kind:  # the bits, as Spark does

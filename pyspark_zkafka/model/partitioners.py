@@ -35,6 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import BAD_KEY_TYPE, PARTITION_OUT_OF_RANGE, TOPIC_WITHOUT_PARTITIONS, UNKNOWN_PARTITIONER
+from pyspark_zkafka.model.spark_types import spark_name
 
 ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
 Hashes: TypeAlias = "npt.NDArray[np.int32]"
@@ -203,5 +204,5 @@ def nulls(column: ArrowColumn) -> npt.NDArray[np.bool_]:
 def check_keys(keys: ArrowColumn) -> None:
     """Raise OptionError (BAD_KEY_TYPE) for keys that are neither binary nor string."""
     if keys.type not in _KEY_TYPES:
-        text = f"A column key of type {keys.type} cannot be hashed; cast it to binary or string"
-        raise BAD_KEY_TYPE(text, type=str(keys.type))
+        text = f"A column key of type {spark_name(keys.type)} cannot be hashed; cast it to binary or string"
+        raise BAD_KEY_TYPE(text, type=spark_name(keys.type))

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import INVALID_SCHEMA, MALFORMED_TIMESTAMP, MALFORMED_UTF8
 from pyspark_zkafka.errors import UnreadableRecord, listing
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.spark_types import spark_name
 
 _SCHEMA_DDL = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, timestampType int"
@@ -35,12 +36,6 @@ RAW_HEADERS = pa.list_(pa.struct([(name, pa.binary()) for name, _ in _HEADER]))
 """The type of headers that are read only for ids of schemas: their names need not be UTF-8."""
 CORRUPT_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {"_corrupt_record": (pa.binary(),), "_corrupt_reason": (pa.string(),)}
 """The columns of records that cannot be decoded: their bytes, and the reason."""
-_SPARK_NAMES = {
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    _TIMESTAMP: "timestamp_ltz",
-    COLUMNS["headers"][0]: _HEADERS_TYPE,
-}
 
 UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
 """confluent-kafka's errors for a header whose name is not UTF-8.
@@ -107,13 +102,13 @@ def require_projection(
             only = "; only mode=PERMISSIVE has it" if column.name in CORRUPT_COLUMNS else ""
             problems.append(f"there is no column {column.name!r}{only}; there are {', '.join(own)}")
         elif not any(_same_type(column.type, t) for t in types):
-            names = " or ".join(_SPARK_NAMES.get(t, str(t)) for t in types)
+            names = " or ".join(map(spark_name, types))
             hint = (
                 f", or set {column.name}.format"
                 if column.name in ("key", "value") and pa.types.is_nested(column.type)
                 else ""
             )
-            problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}{hint}")
+            problems.append(f"{column.name} cannot be {spark_name(column.type)}; declare it {names}{hint}")
     if set(schema.names).isdisjoint(decoded) and not set(schema.names).isdisjoint(CORRUPT_COLUMNS):
         advice = f"add {' or '.join(decoded)}" if decoded else "set value.format or key.format"
         problems.append(f"{' and '.join(CORRUPT_COLUMNS)} need a decoded column; {advice}")
@@ -126,7 +121,7 @@ def projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> I
     if declared.id != own.id or not pa.types.is_nested(own):
         if declared != own:
             remedy = "; declare this type, with the fields that you need" if parts_of(own) else ""
-            yield f"{path} cannot be {declared}; the schema has {shape_of(own)} (Arrow's names){remedy}"
+            yield f"{path} cannot be {spark_name(declared)}; the schema has {shape_of(own)}{remedy}"
         return
     known = {field.name: field for field in parts_of(own)}
     if pa.types.is_struct(own):
@@ -158,8 +153,9 @@ def shape_of(type: pa.DataType) -> str:
     if pa.types.is_struct(type):
         return f"struct<{listing(field.name for field in type)}>"
     for inner in parts_of(type):
-        return f"map<{type.key_type}, {shape_of(inner.type)}>" if pa.types.is_map(type) else f"list<{shape_of(inner.type)}>"
-    return str(type)
+        element = shape_of(inner.type)
+        return f"map<{spark_name(type.key_type)},{element}>" if pa.types.is_map(type) else f"array<{element}>"
+    return spark_name(type)
 
 
 def not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:

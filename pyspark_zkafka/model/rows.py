@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_HEADERS, INVALID_SCHEMA, INVALID_TIMESTAMP, INVALID_TOPIC, NULL_TOPIC
 from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.model.exactly_once import RowSet
+from pyspark_zkafka.model.spark_types import spark_name
 from pyspark_zkafka.model.topic_names import RULE, is_topic_name, shown_name
 
 _PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -65,7 +66,7 @@ def check_columns(schema: pa.Schema, topic: str | None, encoded: Collection[str]
     """
     types = {field.name: field.type for field in schema}
     problems = [
-        f"column {name} must be {expected}, it is {_shown_type(types[name])}"
+        f"column {name} must be {expected}, it is {spark_name(types[name])}{_hint(name, types[name])}"
         for name, (expected, fits) in _EXPECTED.items()
         if name in types and name not in encoded and not fits(types[name]) and (name != "topic" or topic is None)
     ]
@@ -79,12 +80,10 @@ def check_columns(schema: pa.Schema, topic: str | None, encoded: Collection[str]
         raise INVALID_SCHEMA("The frame cannot be written: " + "; ".join(problems))
 
 
-def _shown_type(kind: pa.DataType) -> str:
+def _hint(name: str, kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind) and kind.tz is None:
-        return "timestamp_ntz, a time in no zone; cast it to timestamp_ltz"
-    if pa.types.is_struct(kind):
-        return f"{kind}; set value.format or key.format to encode it"
-    return str(kind)
+        return ", a time in no zone; cast it to timestamp_ltz"
+    return f"; set {name}.format to encode it" if name in ("key", "value") and pa.types.is_nested(kind) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,12 +131,12 @@ def test_types_that_do_not_fit() -> None:
         parse(json.dumps(schema)).encoder(type)
     for problem in (
         "x is not in the schema",
-        "a is int64, and the schema has int",
+        "a is bigint, and the schema has int",
         "b is binary, and the schema has string",
-        "c is decimal128(5, 2), and the schema has bytes (decimal(4,2))",
+        "c is decimal(5,2), and the schema has bytes (decimal(4,2))",
         "d.element is string, and the schema has int",
         "e is string, and the union needs a struct of member0, member1",
-        "f is timestamp[us, tz=UTC], and the schema has long (local-timestamp-micros)",
+        "f is timestamp_ltz, and the schema has long (local-timestamp-micros)",
         "g is missing, and int in the schema is not nullable",
     ):
         assert problem in str(refused.value)

@@ -38,7 +38,7 @@ class TestText:
 
     def test_other_types(self) -> None:
         """A column of another type is refused."""
-        with pytest.raises(OptionError, match="needs a column of type string, and the column is int32; cast it"):
+        with pytest.raises(OptionError, match="needs a column of type string, and the column is int; cast it"):
             StringSchema().encoder(pa.int32())
 
 

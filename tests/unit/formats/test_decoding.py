@@ -227,17 +227,17 @@ class TestProjections:
         [
             (
                 pa.string(),
-                "value cannot be string; the schema has struct<a, b, c, f> (Arrow's names); "
+                "value cannot be string; the schema has struct<a, b, c, f>; "
                 "declare this type, with the fields that you need",
             ),
             (
                 pa.struct([("c", pa.string()), ("f", pa.list_(pa.int32()))]),
-                "value.c cannot be string; the schema has list<struct<d, e>> (Arrow's names); declare this type, "
-                "with the fields that you need; value.f cannot be list<item: int32>; the schema has "
-                "map<string, struct<g>> (Arrow's names); declare this type, with the fields that you need",
+                "value.c cannot be string; the schema has array<struct<d, e>>; declare this type, "
+                "with the fields that you need; value.f cannot be array<int>; the schema has "
+                "map<string,struct<g>>; declare this type, with the fields that you need",
             ),
             (pa.struct([("z", pa.int64())]), "there is no field value.z; there are a, b, c, f"),
-            (pa.struct([("a", pa.int32())]), "value.a cannot be int32; the schema has int64 (Arrow's names)"),
+            (pa.struct([("a", pa.int32())]), "value.a cannot be int; the schema has bigint"),
             (
                 pa.struct([pa.field("a", pa.int64(), nullable=False)]),
                 "value.a cannot be NOT NULL: the schema allows null",
@@ -248,7 +248,7 @@ class TestProjections:
             ),
             (
                 pa.struct([("f", pa.map_(pa.string(), pa.struct([("g", pa.int64())])))]),
-                "value.f.value.g cannot be int64; the schema has int32 (Arrow's names)",
+                "value.f.value.g cannot be bigint; the schema has int",
             ),
         ],
     )

@@ -296,7 +296,7 @@ def test_schema_of_unfit_types() -> None:
         ]
     )
     with pytest.raises(
-        OptionError, match=r"d is decimal128\(10, 2\); with space is no name .*; n.element is list<.*; m.key is .*; s.t is "
+        OptionError, match=r"d is decimal\(10,2\); with space is no name .*; n.element is array<.*; m.key is .*; s.t is "
     ):
         schema_of(kind)
     with pytest.raises(OptionError, match="needs a struct"):

@@ -306,10 +306,10 @@ def test_column_that_does_not_fit() -> None:
             ("I", pa.int32()),
         ]
     )
-    says = "i is string, .* int32; n.y is no field of M.N.*; m is int32, .* a map; l is string, .* repeated string; I is no"
+    says = "i is string, .* int32; n.y is no field of M.N.*; m is int, .* a map; l is string, .* repeated string; I is no"
     with pytest.raises(OptionError, match=says):
         schema.encoder(kind)
-    with pytest.raises(OptionError, match="the column is int32, and M needs a struct"):
+    with pytest.raises(OptionError, match="the column is int, and M needs a struct"):
         schema.encoder(pa.int32())
     with pytest.raises(OptionError, match="r is required and missing"):
         one("required int32 r = 1; optional int32 i = 2;", "proto2").encoder(pa.struct([("i", pa.int32())]))

@@ -62,20 +62,33 @@ def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
         ({"key": pa.binary()}, "there is no column value; there are key"),
         ({}, "there is no column value; there are none"),
         ({"Value": pa.binary()}, "there is no column value; there are Value"),
-        ({"value": pa.int64()}, "column value must be string or binary, it is int64"),
+        ({"value": pa.int64()}, "column value must be string or binary, it is bigint"),
         (
             {"value": pa.struct([("a", pa.int32())])},
-            "column value must be string or binary, it is struct<a: int32>; set value.format or key.format to encode it",
+            "column value must be string or binary, it is struct<a:int>; set value.format to encode it",
+        ),
+        (
+            {"value": pa.list_(pa.struct([("at", pa.timestamp("us")), ("price", pa.decimal128(9, 2))]))},
+            "it is array<struct<at:timestamp_ntz,price:decimal(9,2)>>; set value.format to encode it",
+        ),
+        (
+            {"value": pa.binary(), "key": pa.map_(pa.string(), pa.int8())},
+            "column key must be string or binary, it is map<string,tinyint>; set key.format to encode it",
+        ),
+        ({"value": pa.null()}, "column value must be string or binary, it is void"),
+        (
+            {"value": pa.binary(), "headers": pa.list_(pa.string())},
+            "column headers must be array<struct<key:string,value:binary>>, it is array<string>",
         ),
         ({"value": pa.binary(), "key": pa.float64()}, "column key must be string or binary, it is double"),
         ({"value": pa.binary(), "topic": pa.binary()}, "column topic must be string, it is binary"),
-        ({"value": pa.binary(), "partition": pa.int64()}, "column partition must be int, it is int64"),
+        ({"value": pa.binary(), "partition": pa.int64()}, "column partition must be int, it is bigint"),
         ({"value": pa.binary(), "partition": pa.string()}, "column partition must be int, it is string"),
         (
             {"value": pa.binary(), "timestamp": pa.timestamp("us")},
             "column timestamp must be timestamp, it is timestamp_ntz, a time in no zone; cast it to timestamp_ltz",
         ),
-        ({"value": pa.binary(), "timestamp": pa.int64()}, "column timestamp must be timestamp, it is int64"),
+        ({"value": pa.binary(), "timestamp": pa.int64()}, "column timestamp must be timestamp, it is bigint"),
         ({"value": pa.binary(), "headers": pa.string()}, "column headers must be array<struct<key:string,value:binary>>"),
         ({"value": pa.binary(), "headers": pa.list_(pa.string())}, "column headers must be array<struct<"),
         (
