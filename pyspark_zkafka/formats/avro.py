@@ -388,6 +388,7 @@ _REASONS = {
     14: "the time at byte {at} is out of range",
     15: "the value at byte {at} is more than {found} levels deep",
     16: "{left} bytes follow the value, at byte {at}",
+    17: "the decimal at byte {at} has no bytes",
 }
 
 

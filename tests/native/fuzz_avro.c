@@ -20,7 +20,7 @@ struct corpus {
 
 static struct corpus programs[MOST_PROGRAMS];
 static int program_count;
-static int64_t decoded, flaws[AVRO_TRAILING + 1];
+static int64_t decoded, flaws[AVRO_NO_DIGITS + 1];
 
 /* A copy in memory of just its size, so that a step beyond it is seen. */
 static struct block copy(const uint8_t *data, int64_t size) {
@@ -223,7 +223,7 @@ int main(int count, char **arguments) {
         for (int n = 0; n < programs[i].payload_count; n++) free(programs[i].payloads[n].data);
     }
     printf("%ld", (long)decoded);
-    for (int i = 1; i <= AVRO_TRAILING; i++) printf(" %ld", (long)flaws[i]);
+    for (int i = 1; i <= AVRO_NO_DIGITS; i++) printf(" %ld", (long)flaws[i]);
     printf("\n");
     return 0;
 }

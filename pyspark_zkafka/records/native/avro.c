@@ -218,7 +218,8 @@ static int append_text(struct avro *avro, struct column *column, const uint8_t *
 }
 
 static int append_decimal(struct avro *avro, struct column *column, const uint8_t *data, int64_t size) {
-    wide value = size && data[0] & 0x80 ? ~(wide)0 : 0;
+    if (size == 0) return flawed(avro, AVRO_NO_DIGITS, data, 0);
+    wide value = data[0] & 0x80 ? ~(wide)0 : 0;
     const uint8_t *first = data;
     for (; size > (int64_t)sizeof value; data++, size--)
         if (*data != (uint8_t)value) return flawed(avro, AVRO_DIGITS, first, 0);

@@ -206,7 +206,8 @@ enum {
     AVRO_DIGITS,         /* a decimal beyond the precision */
     AVRO_TIME,           /* a time beyond 64 bits, or outside a day */
     AVRO_DEEP,           /* more than `found` nested levels */
-    AVRO_TRAILING        /* bytes after the value */
+    AVRO_TRAILING,       /* bytes after the value */
+    AVRO_NO_DIGITS       /* a decimal of no bytes */
 };
 
 struct zkafka_avro_flaw {

@@ -81,7 +81,7 @@ def test_units(writer: str, reader: str, expected: int) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", "0.00"),
+        (b"\x00", "0.00"),
         (b"\x80", "-1.28"),
         (b"\x00" * 20 + b"\x80", "1.28"),
         (b"\xff" * 20 + b"\x80", "-1.28"),
@@ -306,7 +306,7 @@ def test_other_projection() -> None:
     type = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.binary())), ("c", pa.int32())])
     with pytest.raises(OptionError) as refused:
         schema.decoder(None, type)
-    for problem in ("value.a cannot be int64;", "value.b.element cannot be binary;", "there is no field value.c;"):
+    for problem in ("value.a cannot be bigint;", "value.b.element cannot be binary;", "there is no field value.c;"):
         assert problem in str(refused.value)
     with pytest.raises(OptionError, match="two fields of one name"):
         schema.decoder(None, pa.struct([("a", pa.int32()), ("a", pa.int32())]))
@@ -358,6 +358,16 @@ _STRING = record(("a", record(("b", "string"), name="Q")))
             {"type": "bytes", "logicalType": "decimal", "precision": 2},
             b"\x02\x64",
             "the decimal at byte 1 has too many digits",
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 2},
+            b"\x00",
+            "the decimal at byte 1 has no bytes",
+        ),
+        (
+            ["null", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 38}],
+            b"\x02\x00",
+            "the decimal at byte 2 has no bytes",
         ),
         (long(logicalType="timestamp-millis"), b"\xff" * 9 + b"\x01", "the time at byte 0 is out of range"),
         (long(logicalType="time-micros"), b"\x01", "the time at byte 0 is out of range"),
