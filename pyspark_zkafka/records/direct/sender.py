@@ -125,7 +125,7 @@ class DirectSender(Sender):
         except (ConnectionLost, MalformedResponse) as error:
             self._report(error)  # tried again when there are rows
         except BaseException:
-            self._client.__exit__()
+            self.__exit__()
             raise
         return self
 

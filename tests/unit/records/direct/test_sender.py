@@ -585,11 +585,37 @@ def test_a_large_row() -> None:
 def test_brokers_that_need_librdkafka(
     producing: dict[int, tuple[int, int]], codec: str, why: str, kafka: dict[str, str]
 ) -> None:
-    """A broker without record batches, the codec, or the request, is left to librdkafka."""
+    """A broker without record batches, the codec, or the request, is left to librdkafka, without a connection left."""
     with ScriptedBroker(Log(), {**RANGES, FIND_COORDINATOR: (0, 1), **producing}) as broker:
         properties = {"bootstrap.servers": f"127.0.0.1:{broker.address[1]}", "compression.type": codec, **kafka}
+        sender = DirectSender(properties, QueueLimits(), print)
         with pytest.raises(Unsupported, match=why):
-            DirectSender(properties, QueueLimits(), print).__enter__()
+            sender.__enter__()
+        broker.finish()
+
+
+def test_coordinator_that_needs_librdkafka() -> None:
+    """The connection to a coordinator that lacks the requests of transactions is closed, even if the error is kept."""
+
+    class Found(Log):
+        port = 0
+
+        def __call__(self, request: Received) -> bytes | None:
+            if request.api != FIND_COORDINATOR:
+                return super().__call__(request)
+            place = wire.int32(1) + wire.string("127.0.0.1") + wire.int32(self.port)
+            return answered(request, wire.int32(0) + wire.int16(NONE) + wire.string(None) + place)
+
+    log = Found()
+    ranges = {**RANGES, FIND_COORDINATOR: (0, 1), PRODUCE: (0, 9), INIT_PRODUCER_ID: (0, 1)}
+    with ScriptedBroker(log, ranges) as broker:
+        log.port = broker.address[1]
+        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "transactional.id": "id"}
+        sender = DirectSender(properties, QueueLimits(), print)
+        with pytest.raises(Unsupported, match="AddPartitionsToTxn"):
+            sender.__enter__()
+        assert broker.connections == 2
+        broker.finish()
 
 
 def test_broker_without_producer_ids() -> None:
