@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
+import pyspark_zkafka
 from pyspark_zkafka.threads import call_in_thread, start_thread, thread_failed
 
 
@@ -46,3 +49,11 @@ def test_call() -> None:
 
     with pytest.raises(SystemExit):
         call_in_thread(leave, "leave").result(10)
+
+
+def test_all_threads() -> None:
+    """Threads start in one module only, which sees to it that none ends in silence."""
+    package = Path(pyspark_zkafka.__file__).parent
+    starts = re.compile(r"\bThread\(|\bTimer\(|start_new_thread")
+    found = {file.name for file in package.rglob("*.py") if starts.search(file.read_text(encoding="utf-8"))}
+    assert found == {"threads.py"}
