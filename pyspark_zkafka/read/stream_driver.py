@@ -168,9 +168,9 @@ class StreamDriver:
     @collector_paused()  # a collection would scan tens of thousands of values that all stay alive
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any] | None:
         """Return the end of the next micro-batch; None if there is nothing to read."""
-        finished = self._parse(start)
+        recorded = finished = self._parse(start)
         if self._has_group:
-            finished = finished.committed_to(self._read.stores)
+            finished = recorded.committed_to(self._read.stores)
         self._advance(start, finished)
         if self._state.uncommitted_starts:
             finished = replace(finished, ranges={**self._state.uncommitted_starts, **finished.ranges})
@@ -234,7 +234,7 @@ class StreamDriver:
         if limited:
             ranges = self._limits.apply(ranges, may_wait=self._state.bounds is None)
         has_records = any(r.size for r in ranges.values())
-        if not has_records and not is_unrecorded(self._state, current, snapshot, has_group=self._has_group):
+        if not has_records and not is_unrecorded(self._state, recorded, current, snapshot, has_group=self._has_group):
             return None
         self._set_reading(tp for tp, r in ranges.items() if r.size)
         self._state, end = end_of(self._state, current, ranges, snapshot)

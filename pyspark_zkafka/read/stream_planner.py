@@ -271,12 +271,16 @@ def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[To
     return found
 
 
-def is_unrecorded(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot, *, has_group: bool) -> bool:
+def is_unrecorded(
+    state: StreamState, recorded: StreamOffset, finished: StreamOffset, snapshot: ClusterSnapshot, *, has_group: bool
+) -> bool:
     """Return True if the checkpoint needs a micro-batch without records, to continue as this run does after a restart.
 
-    A topic was created again; without a group, a loss has moved a position; in a group that the query had left, the group's
-    offset has changed.
+    The query now commits to other stores than those `recorded` in the checkpoint; a topic was created again; without a
+    group, a loss has moved a position; in a group that the query had left, the group's offset has changed.
     """
+    if state.assigned and recorded.stores != finished.stores:
+        return True
     created_again = state.replaced.keys() & snapshot.topics.keys()
     if any(tp.topic in created_again for tp in finished.ranges):
         return True
