@@ -56,10 +56,10 @@ class TestWritten:
         assert [row[2] for row in found[0]] == [[("a", b"1"), ("b", None)], None, [("c", b"")]]
 
     def test_timestamps(self, write: Write) -> None:
-        """Timestamps arrive as given; a missing timestamp becomes the current time."""
-        batch = frame(value=[b"0", b"1", b"2"], timestamp=moments(WHEN_MS, None, 1))
-        found = timeless(write([(batch, [0] * 3)])[1])
-        assert [row[3] for row in found[0]] == [WHEN_MS, "now", 1]
+        """Timestamps arrive as given; a missing one, as null or as records without one are read, becomes the present."""
+        batch = frame(value=[b"0", b"1", b"2", b"3"], timestamp=moments(WHEN_MS, None, 1, -1))
+        found = timeless(write([(batch, [0] * 4)])[1])
+        assert [row[3] for row in found[0]] == [WHEN_MS, "now", 1, "now"]
 
     @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()], ids=str)
     def test_types(self, write: Write, kind: pa.DataType) -> None:
