@@ -465,7 +465,7 @@ def commit_positions(
     due = state.due(again=again)
     member = session.member
     owner = None if member is None else member.owner
-    if not due or (member is not None and (owner is None or not member.owned())):
+    if not due or (member is not None and (not member.owned() or owner is None)):
         return state
     kept = state if member is None else state.revoke(member.owned())
     ours = {tp: offset for tp, offset in due.items() if tp in kept.assigned}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.planning import SubscribePattern
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
 from tests.support.memberships import BY_KIP_848, MemberGroup
@@ -70,6 +74,30 @@ def test_failed(group: MemberGroup, monkeypatch: pytest.MonkeyPatch, caplog: pyt
         with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] .* has left group .*: RuntimeError: boom"):
             call()
     assert [record.exc_info is not None for record in caplog.records].count(True) == 1
+
+
+@classic_seldom
+def test_failed_member_of_a_query(group: MemberGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query whose member has failed ends with the cause at its next planning call, and does not wait."""
+
+    def fail(*given: object) -> None:
+        raise RuntimeError("boom")
+
+    group.cluster.produce(group.topic, [{"value": b"v"}])
+    with closing(StreamDriver(parse_stream(group.options()))) as driver:
+        start = driver.initial()
+        end = driver.latest(start, limited=False)
+        assert driver.splits(end)[0]
+        member = driver._session.member
+        assert member is not None
+        monkeypatch.setattr(type(member), "_serve_once" if group.kind == "zookeeper" else "begin_iteration", fail)
+        member.request_rebalance()
+        assert member._thread is not None
+        member._thread.join(20)
+        with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] .*RuntimeError: boom"):
+            driver.latest(end, limited=False)
+        with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] .*RuntimeError: boom"):
+            driver.commit()
 
 
 @classic_seldom
