@@ -182,7 +182,7 @@ class StreamDriver:
                 return None
             has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
             if not has_news or self._session.cluster.has_same_topics_as(found.snapshot):
-                return self._plan(finished, found, limited=limited)
+                return self._plan(recorded, finished, found, limited=limited)
         topics = listing(sorted({tp.topic for tp in self._latest}))
         self._warnings.warn("topics", f"Brokers disagree on the identity of topic {topics}, retrying")
         self._unanswered |= set(self._state.assigned)
@@ -226,8 +226,10 @@ class StreamDriver:
         }
         return _Present(snapshot, current, unsubscribed)
 
-    def _plan(self, finished: StreamOffset, found: _Present, *, limited: bool) -> dict[str, Any] | None:
-        """Return the end of the next micro-batch, within its limits; None if there is nothing to read."""
+    def _plan(
+        self, recorded: StreamOffset, finished: StreamOffset, found: _Present, *, limited: bool
+    ) -> dict[str, Any] | None:
+        """Return the end of the next micro-batch, within its limits; None if there is nothing to read, nor to record."""
         snapshot, current, unsubscribed = found
         self._apply(*check_ends(self._state, self._latest))
         ranges = ranges_of(self._state, self._latest)
@@ -236,7 +238,7 @@ class StreamDriver:
         has_records = any(r.size for r in ranges.values())
         if not has_records and not is_unrecorded(self._state, recorded, current, snapshot, has_group=self._has_group):
             return None
-        self._set_reading(tp for tp, r in ranges.items() if r.size)
+        self._session.set_reading(tp for tp, r in ranges.items() if r.size)
         self._state, end = end_of(self._state, current, ranges, snapshot)
         if unsubscribed:
             idle = {tp: self._state.idle_range(tp, r) for tp, r in finished.ranges.items() if tp.topic in unsubscribed}
@@ -285,7 +287,7 @@ class StreamDriver:
             text = f"{listing(replaced)} of the micro-batch belong to topics that were deleted and created again"
             self._warnings.lose(TOPIC_REPLACED, text)
         ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
-        self._set_reading(r.partition for r in ranges)
+        self._session.set_reading(r.partition for r in ranges)
         identities = {name: planned.topics.get(name, TopicIdentity()) for name in snapshot.topics}
         as_planned = {
             n: replace(t, topic_id=identities[n].topic_id, czxid=identities[n].czxid) for n, t in snapshot.topics.items()
@@ -440,7 +442,7 @@ class StreamDriver:
 
         A stream that owns nothing also waits: Spark would otherwise plan without a pause.
         """
-        self._set_reading(())
+        self._session.set_reading(())
         unanswered = self._unanswered.intersection(self._fixed_ends.fixed)
         if self._fixed_ends.wait(self._state.behind(self._existing), unanswered, since):
             return True
@@ -448,10 +450,6 @@ class StreamDriver:
         if self._session.member is not None and not self._state.assigned:
             self._session.member.wait(_IDLE_WAIT_S)
         return False
-
-    def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
-        if self._session.member is not None:
-            self._session.member.set_reading(list(partitions))
 
 
 def commit_positions(

@@ -181,6 +181,11 @@ class StreamSession:
             raise INVALID_OPTION("Offsets of a group are read, and no group is named; set group.id")
         return self._group
 
+    def set_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have the member, if there is one, keep the partitions that the running micro-batch reads."""
+        if self.member is not None:
+            self.member.set_reading(list(partitions))
+
     def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> EndsAndErrors:
         """Return the ends of logs, and add their leader epochs to `epochs`. Blocks for little more than 5 s."""
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)

@@ -79,6 +79,7 @@ class SessionOfValues:
     """
 
     subscribed = StreamSession.subscribed
+    set_reading = StreamSession.set_reading
     created_after_subscription = StreamSession.created_after_subscription
     _without_start = StreamSession._without_start
     _subscribed = None

@@ -143,6 +143,10 @@ class Session:
         self.now += seconds
         self.while_waiting()
 
+    def set_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        if self.member is not None:
+            self.member.set_reading(list(partitions))
+
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         return {tp: self.others[tp] for tp in partitions if tp in self.others}
 
