@@ -105,7 +105,7 @@ def test_retried_task_has_become_empty(copy: Copy, retrying: Application) -> Non
 
     All workers have seen slots without rows before. In micro-batch 1, only the first row that is read exists.
     """
-    is_first = "reflect('java.lang.System', 'setProperty', 'zkafka.read', 'yes') IS NULL"
+    is_first = "reflect('java.lang.System', 'setProperty', 'zkafka.read', 'yes') = 'null'"
     where = f"offset >= 100 AND (partition <> 0 OR {is_first})"
     die = {"point": "commit.after", "batch": 1, "slot": 0, "attempt": 0, "action": "kill_worker"}
     error = copy.refused("ROWS_DIFFER", die, on=retrying, where=where)
