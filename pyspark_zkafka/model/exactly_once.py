@@ -12,10 +12,10 @@ recorded under another name or topic of the query: if its options have changed s
 Spark runs a query once at a time, but runs of a batch job may overlap. A job's task therefore looks again for slots that
 another run has recorded, right before its commit.
 
-A slot without rows has nothing to send, and mostly no entry to compare: its task does nothing, unless the process can tell
-that an earlier attempt may have recorded the slot (`Attempt.may_be_recorded`). It cannot tell that Spark has copied the
-task, or has tried the whole stage before. The driver therefore looks for entries of these slots when all tasks have
-succeeded (`require_repeated`).
+A slot without rows has nothing to send, and mostly no entry to compare. Its task does nothing, unless the process knows
+that an earlier attempt may have recorded the slot (`Attempt.may_be_recorded`). The process does not know of speculative
+copies of the task, or of earlier attempts of the whole stage. The driver therefore looks for entries of these slots when
+all tasks have succeeded (`require_repeated`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Attempt:
 
     @property
     def may_be_recorded(self) -> bool:
-        """True if the slot may have an entry of this batch, as far as the process can tell.
+        """True if the slot may have an entry of this batch, as far as the process knows.
 
         False after the first micro-batch of a run: the run has completed all earlier ones, so no earlier run has tried this
         one. Each call of a job is a run of its own.
@@ -343,7 +343,7 @@ def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
 def _require_alone(attempt: Attempt, entries: Collection[Entry]) -> None:
     """Raise if another run has recorded a batch that this run had begun: all earlier runs have ended before.
 
-    That other run has the same checkpoint, or a copy of it. The rows of its micro-batch may be those of another one here.
+    That other run has the same checkpoint, or a copy of it. Its micro-batches may have rows of other micro-batches of ours.
     """
     begun = [attempt.since, *(entry.batch for entry in entries if entry.run == attempt.run)]
     since = min((batch for batch in begun if batch is not None), default=attempt.batch)

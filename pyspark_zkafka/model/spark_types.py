@@ -29,7 +29,7 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def spark_name(kind: pa.DataType) -> str:
-    """Return the name of a type in Spark's DDL; Arrow's name for a type that Spark has not.
+    """Return the name of a type in Spark's DDL; Arrow's name for a type that Spark lacks.
 
     >>> spark_name(pa.list_(pa.struct([("id", pa.int64()), ("price", pa.decimal128(9, 2))])))
     'array<struct<id:bigint,price:decimal(9,2)>>'

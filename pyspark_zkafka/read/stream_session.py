@@ -240,7 +240,7 @@ class StreamSession:
     def longest_expiry_s(self) -> float:
         """The time after which ZooKeeper has deleted the claims of any dead member, however long its session.
 
-        ZooKeeper reduces the request for an endless session to the longest one that it grants. Infinite in Kafka: brokers
+        ZooKeeper reduces the request for an endless session to the longest session that it grants. Infinite in Kafka: brokers
         admit sessions of half an hour. Blocks for a connection.
         """
         ensemble = self._read.connection.zookeeper

@@ -30,7 +30,7 @@ _idle: ClientPool[ZooKeeperClient] = ClientPool()
 
 
 def lease_zookeeper(config: ZooKeeperConfig) -> AbstractContextManager[ZooKeeperClient]:
-    """Lease an open client: a new one, or one that was used some seconds ago. See `ClientPool`."""
+    """Lease an open client from the pool of this process: see `ClientPool`."""
     return _idle.lease(config, lambda: ZooKeeperClient(config))
 
 

@@ -18,7 +18,7 @@ from tests.simulation.transactions import Broker, Fenced, Row
 class Cluster:
     """Environment of jobs: a broker, executors, the allowed number of task failures, and the fate of abandoned attempts.
 
-    `has_fresh_worker` tells whether the next task runs in a worker that has seen nothing.
+    `has_fresh_worker` is True if the next task runs in a new worker.
     """
 
     broker: Broker

@@ -315,7 +315,7 @@ def test_copied_checkpoint() -> None:
 
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_copied_checkpoint_unknown_to_workers(goes_on: bool) -> None:
-    """Rows are duplicated if neither a worker nor an entry tells that the copy has written during the run."""
+    """Rows are duplicated if no worker and no entry shows that the copy has written during the run."""
     steps = copied(is_warm=False, goes_on=goes_on)
     steps.run()
     assert steps.duplicates == [(0, 0, 2)]
