@@ -131,8 +131,8 @@ class TopicIdentity:
 class StreamOffset:
     """The end of a micro-batch: the planned range of each partition, and the identities of the topics.
 
-    `stores` are the stores of the committed offsets in the ranges. Empty without a group, or if an earlier version wrote the
-    offset.
+    `stores` are the stores of the committed offsets in the ranges. Empty without a group, or if an earlier version wrote
+    the offset.
     """
 
     ranges: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)

@@ -240,8 +240,8 @@ class StreamSession:
     def longest_expiry_s(self) -> float:
         """The time after which ZooKeeper has deleted the claims of any dead member, however long its session.
 
-        ZooKeeper reduces the request for an endless session to the longest session that it grants. Infinite in Kafka: brokers
-        admit sessions of half an hour. Blocks for a connection.
+        ZooKeeper reduces the request for an endless session to the longest session that it grants. Infinite in Kafka:
+        brokers admit sessions of half an hour. Blocks for a connection.
         """
         ensemble = self._read.connection.zookeeper
         if self._member_offsets is not None or ensemble is None:
