@@ -100,8 +100,11 @@ class GroupMember:
 
     @property
     def expiry_s(self) -> float:
-        """The time after which ZooKeeper has deleted the claims of a dead member with a session like this one."""
-        return expiry_s(self.client.session_timeout_ms)
+        """The time after which ZooKeeper has deleted the claims of a dead member with a session like this one.
+
+        It rounds the end of a session up to its next tick, and a session lasts two ticks or more.
+        """
+        return 1.5 * self.client.session_timeout_ms / 1000
 
     @property
     def settled(self) -> bool:
@@ -408,14 +411,6 @@ class GroupMember:
         if text not in self._warned:
             self._warned.add(text)
             _log.warning("%s: %s", self.consumer, text)
-
-
-def expiry_s(session_timeout_ms: int) -> float:
-    """The time after which ZooKeeper has deleted the znodes of a dead session.
-
-    It rounds the end of a session up to its next tick, and a session lasts two ticks or more.
-    """
-    return 1.5 * session_timeout_ms / 1000
 
 
 def _no_session() -> ZooKeeperError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, ENDS_NOT_REACHED, OFFSET_WENT_BACK
 from pyspark_zkafka.errors import ZKafkaError, listing
@@ -17,9 +17,6 @@ from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.stream_planner import StreamState
 from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession, StreamWarnings
 from pyspark_zkafka.retries import may_succeed_later
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.group.membership import Membership
 
 _log = logging.getLogger(__name__)
 
@@ -108,85 +105,50 @@ class StreamEnds:
 
 
 class _Sight(NamedTuple):
-    """The first sight of an unfinished partition of another member: its owner, the group's offset, and the time."""
+    """The group's offset of an unread partition, and the time since when it has been the same."""
 
-    owner: str
     offset: int
-    at: float
+    since: float
 
 
-class _Unfinished(NamedTuple):
-    """Partitions that cannot be left to other members: those without an owner, and those whose owner shows no life."""
+class GroupProgress:
+    """What other members have read of the partitions of a query with fixed ends.
 
-    unowned: Collection[TopicPartition] = ()
-    silent: Mapping[TopicPartition, str] = {}
-
-
-class OtherOwners:
-    """Decides which partitions a query with fixed ends may leave to other members of its group.
-
-    An owner is alive if the group's offset moves forward in one of its partitions, or if it stays for longer than any
-    session may last without a sign of life. A claim, or a place in the coordinator's list, proves only that a session has
-    not expired, and a dead member's session may be longer than ours. Only evidence counts that is younger than the last
-    rebalance, and than the time when this query still had something else to wait for.
+    Only the group's offsets count. An owner's claim, or its place in the coordinator's list, proves that its session has
+    not expired: the owner may be dead, its session may be longer than ours, or it may be a query that ends earlier. Each
+    move forward of an offset is a reason to wait longer: see `moved_at`.
     """
 
     def __init__(self, session: StreamSession, clock: Callable[[], float]) -> None:
         self._session = session
         self._clock = clock
         self._sights: dict[TopicPartition, _Sight] = {}
-        self._alive: set[str] = set()
-        self._rebalances = -1
         self._without_records: dict[TopicPartition, OffsetRange] = {}
-        self._look_at = float("-inf")
+        self._look_at = self.moved_at = float("-inf")
 
-    def forget(self) -> None:
-        """Forget all evidence."""
-        self._sights, self._alive = {}, set()
+    def unread(self, ends: Mapping[TopicPartition, int], quiet_s: float) -> list[TopicPartition]:
+        """Return the partitions that the group has not read up to these ends. Blocks for some requests.
 
-    def unfinished(self, member: Membership, ends: Mapping[TopicPartition, int]) -> _Unfinished:
-        """Return the partitions that nobody is known to read up to these ends. Blocks for some requests."""
+        Partitions whose offset has not moved for `quiet_s` are left out if only markers of transactions stand before the
+        end: clients that commit the offset after their last record never commit such an end.
+        """
         stored = self._session.offsets.committed(ends, skip_malformed=True)
         done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.cluster.snapshot())}
-        unread = [tp for tp, end in ends.items() if done.get(tp, -1) < end]
-        if not unread:
-            return _Unfinished()
-        is_settled, rebalances = member.wait_settled(0), member.rebalances
-        owners = self._session.owners(unread) if is_settled else {}
-        if unowned := [tp for tp in unread if tp not in owners]:
-            self.forget()
-            return _Unfinished(unowned)
-        if rebalances != self._rebalances:
-            self.forget()
-            self._rebalances = rebalances
-        quiet = self._observe(member, owners, done)
-        silent = {tp: owner for tp, owner in owners.items() if owner not in self._alive}
-        left = {tp: OffsetRange(tp, done[tp], ends[tp]) for tp in quiet if tp in silent and tp in done}
-        if left and self._clock() >= self._look_at:
-            self._look_at = self._clock() + member.expiry_s
-            self._without_records |= {found.partition: found for found in self._session.without_records([*left.values()])}
-        # Clients that commit the offset after their last record never commit an end behind a transaction's marker.
-        empty = {tp for tp, found in left.items() if self._without_records.get(tp) == found}
-        silent = {tp: owner for tp, owner in silent.items() if tp not in empty}
-        return _Unfinished(silent=silent)
-
-    def _observe(
-        self, member: Membership, owners: Mapping[TopicPartition, str], done: Mapping[TopicPartition, int]
-    ) -> set[TopicPartition]:
-        """Note who has shown life. Returns the partitions without progress for longer than our own session may last."""
-        now, quiet = self._clock(), set()
-        for tp, owner in owners.items():
-            offset, first = done.get(tp, -1), self._sights.get(tp)
+        unread, now = [tp for tp, end in ends.items() if done.get(tp, -1) < end], self._clock()
+        for tp in unread:
+            offset, last = done.get(tp, -1), self._sights.get(tp)
+            if last is None or last.offset != offset:
+                self._sights[tp] = _Sight(offset, now)
             # A member that joins commits the starts of all partitions: that is no progress of their owners.
-            if first is None or first.owner != owner or offset < first.offset or first.offset < 0 <= offset:
-                self._sights[tp] = _Sight(owner, offset, now)
-            elif offset > first.offset:
-                self._alive.add(owner)
-            elif now - first.at > member.expiry_s:
-                quiet.add(tp)
-                if now - first.at > self._session.longest_expiry_s:
-                    self._alive.add(owner)
-        return quiet
+            if last is not None and 0 <= last.offset < offset:
+                self.moved_at = now
+        quiet = [tp for tp in unread if tp in done and now - self._sights[tp].since > quiet_s]
+        left = {tp: OffsetRange(tp, done[tp], ends[tp]) for tp in quiet}
+        if left and now >= self._look_at:
+            self._look_at = now + quiet_s
+            self._without_records |= {found.partition: found for found in self._session.without_records([*left.values()])}
+        empty = {tp for tp, found in left.items() if self._without_records.get(tp) == found}
+        return [tp for tp in unread if tp not in empty]
 
 
 class FixedEnds:
@@ -208,7 +170,7 @@ class FixedEnds:
         self._warnings = warnings
         self._clock = clock
         self._sleep = sleep
-        self._others = OtherOwners(session, clock)
+        self._group = GroupProgress(session, clock)
         self.fixed: Collection[TopicPartition] = ()  # all partitions that had an end, also with an empty log
 
     def fetch(self) -> tuple[dict[TopicPartition, int], dict[str, TopicIdentity]]:
@@ -238,31 +200,29 @@ class FixedEnds:
     def wait(self, behind: Mapping[TopicPartition, int], unanswered: Collection[TopicPartition], since: float) -> bool:
         """Wait a moment for partitions behind their fixed ends. Returns False if this query need not read any of them.
 
-        `unanswered` partitions, which could not be read just now, may have lost records, also at the end of an empty log.
-        `since` is the time of the last records. After `kafkaConsumer.pollTimeoutMs` without records, and in a group also
-        the session timeout, raises BrokersUnavailable, the error of reading the group, or GroupContended if no member owns
-        the partitions, or their owners show no sign of life.
+        Other members may read them: the group's offsets show how far. `unanswered` partitions, which could not be read just
+        now, may have lost records, also at the end of an empty log. `since` is the time of the last records. After
+        `kafkaConsumer.pollTimeoutMs` without records or progress of the group, and in a group also the session timeout,
+        raises BrokersUnavailable, the error of reading the group, or GroupContended.
         """
         member, error = self._session.member, None
         owned = behind if member is None else member.owned()
         own = sorted({*behind, *unanswered}.intersection({*owned, *unanswered}))
         others = {tp: end for tp, end in behind.items() if tp not in own}
-        unfinished = _Unfinished(others)
-        if own:
-            self._others.forget()
-        elif member is not None and others:
+        unread: Collection[TopicPartition] = others
+        if member is not None and others and not own:
             try:
-                unfinished = self._others.unfinished(member, others)
+                unread = self._group.unread(others, member.expiry_s)
             except ZKafkaError as failure:
                 if not failure.retriable:
                     raise
                 error = failure
-                self._warnings.warn("group", f"The group's offsets or owners cannot be read yet, retrying: {failure}")
-        if not own and not unfinished.unowned and not unfinished.silent:
+                self._warnings.warn("group", f"The group's offsets cannot be read yet, retrying: {failure}")
+        if not own and not unread:
             return False
-        waited_s = self._clock() - since
+        waited_s = self._clock() - max(since, self._group.moved_at)
         if waited_s >= self._options.poll_timeout_ms / 1000 + (0 if member is None else member.expiry_s):
-            raise error or _not_reached(own, unfinished, waited_s)
+            raise error or (_unanswered(own, waited_s) if own else _unread(unread, self._session.owners(unread), waited_s))
         if member is None:
             self._sleep(_OWN_WAIT_S)
         else:
@@ -270,21 +230,26 @@ class FixedEnds:
         return True
 
 
-def _not_reached(own: Sequence[TopicPartition], unfinished: _Unfinished, waited_s: float) -> ZKafkaError:
-    text = f"not read to the end that was fixed when the query started, after {waited_s:.0f} s without records"
-    if own:
-        return BROKERS_UNAVAILABLE(
-            f"{listing(own, _SHOWN)}: {text}: leaders or ZooKeeper do not answer; check them, and start the query again",
-        )
-    if silent := unfinished.silent:
-        shown = listing((f"{tp} (owner: {owner})" for tp, owner in sorted(silent.items())), _SHOWN)
+_NOT_REACHED = "not read to the end that was fixed when the query started, after {:.0f} s without records"
+
+
+def _unanswered(partitions: Sequence[TopicPartition], waited_s: float) -> ZKafkaError:
+    return BROKERS_UNAVAILABLE(
+        f"{listing(partitions, _SHOWN)}: {_NOT_REACHED.format(waited_s)}: leaders or ZooKeeper do not answer; check them, "
+        "and start the query again",
+    )
+
+
+def _unread(partitions: Collection[TopicPartition], owners: Mapping[TopicPartition, str], waited_s: float) -> ZKafkaError:
+    if unowned := sorted(set(partitions) - owners.keys()):
         return ENDS_NOT_REACHED(
-            f"{shown}: {text}: their owners did not commit meanwhile, and may be dead; start the query again, or raise "
-            "kafkaConsumer.pollTimeoutMs if the owners take longer to process their records",
+            f"{listing(unowned, _SHOWN)}: {_NOT_REACHED.format(waited_s)}: no member of the group owns them; check that "
+            "its members agree on topics and partition.assignment.strategy, and start the query again",
         )
+    shown = listing((f"{tp} (owner: {owners[tp]})" for tp in sorted(partitions)), _SHOWN)
     return ENDS_NOT_REACHED(
-        f"{listing(sorted(unfinished.unowned), _SHOWN)}: {text}: no member of the group owns them; check that its members "
-        "agree on topics and partition.assignment.strategy, and start the query again",
+        f"{shown}: {_NOT_REACHED.format(waited_s)}: their owners did not commit meanwhile, and may be dead; start the "
+        "query again, or raise kafkaConsumer.pollTimeoutMs if the owners take longer to process their records",
     )
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +29,6 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _SAMPLE_S = 3.0
-_ENDLESS_MS = 2**31 - 1
 ANSWER_S = 5.0  # short, so that other partitions need not wait for a leader without an answer
 _UNCLAIMED = Claim("", 0)
 
@@ -235,22 +232,6 @@ class StreamSession:
         with GroupAdmin.of(self._read.connection, self.cluster.servers()) as admin:
             members = admin.group_state(group).members
         return {tp: member for member, theirs in members.items() for tp in theirs.intersection(partitions)}
-
-    @cached_property
-    def longest_expiry_s(self) -> float:
-        """The time after which ZooKeeper has deleted the claims of any dead member, however long its session.
-
-        ZooKeeper reduces the request for an endless session to the longest session that it grants. Infinite in Kafka:
-        brokers admit sessions of half an hour. Blocks for a connection.
-        """
-        ensemble = self._read.connection.zookeeper
-        if self._member_offsets is not None or ensemble is None:
-            return math.inf
-        from pyspark_zkafka.group.member import expiry_s
-
-        with ExitStack() as opened:
-            probe = self._open_zookeeper(replace(ensemble, session_timeout_ms=_ENDLESS_MS), opened)
-            return expiry_s(probe.session_timeout_ms)
 
     def without_records(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges that hold no record. Blocks for at most 3 s; a range without an answer is left out."""

@@ -46,17 +46,14 @@ def faults(kinds: dict[str, list[float]]) -> st.SearchStrategy[list[Fault]]:
 
 
 LEADERS = {"offline": [1.0, 15.0, inf], "silent": [1.0, 15.0, inf]}
-LONGEST_S = 1.5 * EXPIRY_S
-OWNERS = {"ghost": [1.0, EXPIRY_S, LONGEST_S], "quiet": [inf], "live": [inf], "nobody": [1.0, 15.0, inf]}
-KAFKA_OWNERS = OWNERS | {"ghost": [1.0, EXPIRY_S, 15.0, inf]}
+OWNERS = {"ghost": [1.0, EXPIRY_S, 15.0, inf], "quiet": [inf], "live": [inf], "nobody": [1.0, 15.0, inf]}
 
 
 class Cluster(Session):
     """A session in which faults happen over time."""
 
-    def __init__(self, happening: list[Fault], member: Member | None, longest_s: float = LONGEST_S) -> None:
+    def __init__(self, happening: list[Fault], member: Member | None) -> None:
         super().__init__(member)
-        self.longest_expiry_s = longest_s
         self.logs = {T0: 40, T1: 25, T2: 20}
         self.happening = happening
         self.while_waiting = self.update
@@ -90,27 +87,19 @@ def test_all_partitions(happening: list[Fault]) -> None:
 @settings(max_examples=repetitions(250))
 @given(happening=faults(LEADERS | OWNERS))
 def test_member(happening: list[Fault]) -> None:
-    """A member in ZooKeeper reads all partitions that no other live member owns to their ends, or ends with an error."""
+    """A member and its group read all partitions to their ends, or it ends with an error."""
     check(Cluster(happening, Member(*PARTITIONS)), happening)
 
 
-@settings(max_examples=repetitions(250))
-@given(happening=faults(LEADERS | KAFKA_OWNERS))
-def test_member_in_kafka(happening: list[Fault]) -> None:
-    """So does a member in Kafka, where sessions of any length exist: it ends with an error next to a quiet member."""
-    check(Cluster(happening, Member(*PARTITIONS), inf), happening)
-
-
 def check(cluster: Cluster, happening: list[Fault]) -> None:
-    """Run a query as Spark does, and compare its positions with the ends at its start."""
+    """Run a query as Spark does, and compare its positions, and the group's, with the ends at its start."""
     bounds = dict(cluster.logs)
     read, error = run(cluster)
-    expected = ("live",) if cluster.longest_expiry_s == inf else ("live", "quiet")
-    lasting = [fault for fault in happening if fault.kind == "offline" or (fault.end == inf and fault.kind not in expected)]
+    lasting = [fault for fault in happening if fault.kind == "offline" or (fault.end == inf and fault.kind != "live")]
     assert error is None or (error.retriable and lasting)
-    alive = {fault.partition for fault in happening if fault.kind in expected}
-    behind = {tp for tp, end in bounds.items() if read.get(str(tp.partition), 0) < end}
-    assert error is not None or behind <= alive
+    done = {tp: max(read.get(str(tp.partition), 0), stored.offset) for tp, stored in cluster.stored.items()}
+    behind = {tp for tp, end in bounds.items() if done.get(tp, read.get(str(tp.partition), 0)) < end}
+    assert error is not None or not behind
 
 
 def run(cluster: Cluster) -> tuple[dict[str, int], ZKafkaError | None]:

@@ -37,9 +37,9 @@ class Session:
     record's offset is its timestamp.
 
     Partitions in `offline` have no leader, leaders of those in `silent` do not answer when ends are requested, those in
-    `mute` not when positions are, and other members own those in `others`. No session lasts longer than
-    `longest_expiry_s`. No records are left in those in `recordless`; `lookups` counts the searches for records. Topics were
-    created in transaction `czxid`, or in `czxids`. `expected` collects the topics that the planner expected to exist.
+    `mute` not when positions are, and other members own those in `others`. No records are left in those in `recordless`;
+    `lookups` counts the searches for records. Topics were created in transaction `czxid`, or in `czxids`. `expected`
+    collects the topics that the planner expected to exist.
     Without a member, the query reads the partitions in `assigned`, or all, except topics in `unsubscribed`.
     `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
     """
@@ -63,7 +63,6 @@ class Session:
         self.others: dict[TopicPartition, str] = {}
         self.recordless: set[TopicPartition] = set()
         self.lookups = 0
-        self.longest_expiry_s = 10.0
         self.error: ZKafkaError | None = None
         self.opened = self.closed = 0
         self.now = 0.0

@@ -117,7 +117,7 @@ def end_before_the_ends(patch: pytest.MonkeyPatch) -> None:
     """AvailableNow ends successfully although a leader does not answer."""
     from pyspark_zkafka.read.stream_ends import FixedEnds
 
-    edit(patch, FixedEnds, "wait", "if not own and not unfinished.unowned and not unfinished.silent:", "if True:")
+    edit(patch, FixedEnds, "wait", "if not own and not unread:", "if True:")
 
 
 @_plant(6, "pair", "member", history="a member is killed, and another one starts at once")
@@ -125,8 +125,8 @@ def leave_a_dead_member_its_share(patch: pytest.MonkeyPatch) -> None:
     """AvailableNow does not wait for the partitions of a killed member."""
     from pyspark_zkafka.read.stream_ends import FixedEnds
 
-    nothing = "elif member is not None:\n        unfinished = _Unfinished()\n    elif False:"
-    edit(patch, FixedEnds, "wait", "elif member is not None and others:", nothing)
+    nothing = "if member is not None:\n        unread = ()\n    elif False:"
+    edit(patch, FixedEnds, "wait", "if member is not None and others and not own:", nothing)
 
 
 @_plant(6, "member", history="once, in a group in Kafka, with a checkpoint")

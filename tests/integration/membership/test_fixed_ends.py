@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 import threading
@@ -26,7 +25,6 @@ from tests.support.stream import Stream
 PARTITIONS = range(4)
 ROWS = 10
 EVERYTHING = {(number, offset) for number in PARTITIONS for offset in range(ROWS)}
-LONGEST_SESSION_S = 60  # maxSessionTimeout of the cluster's ZooKeeper
 LONG_SESSIONS = {
     "zookeeper": {"zookeeper.session.timeout.ms": "40000"},
     "cooperative-sticky": {"session.timeout.ms": "60000"},
@@ -106,17 +104,30 @@ def test_queries_that_end_at_different_times(group: MemberGroup, stream: Callabl
     assert fast.rows
 
 
-def test_other_sessions(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """An owner in ZooKeeper is a session, and servers limit its length; in Kafka, a session may have any length."""
-    topic = new_topic()
-    group, in_kafka = (MemberGroup(zkafka_cluster, kind, topic) for kind in LONG_SESSIONS)
-    owned, abandoned = TopicPartition(topic, 0), TopicPartition(topic, 9)
+@pytest.mark.long
+def test_queries_that_start_at_different_times(group: MemberGroup, stream: Callable[..., Stream]) -> None:
+    """A query whose ends are later than those of another one reads what the other one leaves."""
+    options = group.options(maxOffsetsPerTrigger="4") | SHORT_SESSION[group.kind]
+    early, late = (stream(options, connection={}, name=name) for name in ("early", "late"))
+    early.in_batch = lambda frame, number: threading.Event().wait(1) or None
+    running = [early.start(availableNow=True)]
+    early.wait_for(1)
+    fill(group.cluster, group.topic, ROWS, PARTITIONS)
+    running.append(late.start(availableNow=True))
+    for query in running:
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+    read = {(row.partition, row.offset) for query in (early, late) for row in query.rows}
+    assert read == {(number, offset) for number in PARTITIONS for offset in range(2 * ROWS)}
+
+
+def test_owners(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
+    """An owner in ZooKeeper is a session. A claim without a session is none."""
+    group = MemberGroup(zkafka_cluster, "zookeeper", new_topic())
+    owned, abandoned = TopicPartition(group.topic, 0), TopicPartition(group.topic, 9)
     with zkafka_cluster.zookeeper() as znodes, closing(StreamSession(parse_stream(group.options())).__enter__()) as session:
         member = session.member
         assert isinstance(member, GroupMember)
         assert member.wait_settled(20)
         znodes.create(owner_path(group.name, abandoned), b"other-0")
         assert session.owners([owned, abandoned]) == {owned: f"session {session_text(member.require_owner().session)}"}
-        assert session.longest_expiry_s == 1.5 * LONGEST_SESSION_S
-    with closing(StreamSession(parse_stream(in_kafka.options())).__enter__()) as session:
-        assert session.longest_expiry_s == math.inf
