@@ -164,18 +164,20 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
 
 
 def _require_files(properties: Mapping[str, Any]) -> None:
+    if not str(properties.get("security.protocol", "")).upper().endswith("SSL"):
+        return  # librdkafka reads none of them
     for name, java in _FILES.items():
         path = Path(str(properties.get(name, _PROBE)))
         try:
-            if str(path) != _PROBE and not path.is_dir():
+            if str(path) != _PROBE and (path.is_file() or not path.exists()):  # a pipe would block
                 path.open("rb").close()
         except OSError as error:
             from pyspark_zkafka.options.client_properties import is_secret  # tasks do without it
 
             shown = "a file" if is_secret(name) else path
             raise UNUSABLE_KAFKA_PROPERTY(
-                f"kafka.{name} ({java} in Java) names {shown}, which cannot be read: {error.strerror}. Place the file at "
-                "this path on the driver and on every executor"
+                f"kafka.{name} ({java} in Java) names {shown}, which cannot be read: {error.strerror}. A readable file "
+                "must be at this path on the driver and on every executor"
             ) from None  # its text has the path, which may be secret
 
 

@@ -35,8 +35,8 @@ T = TypeVar("T")
 _OFFSETS_TOPIC = "__consumer_offsets"
 _IN_FLIGHT = 50
 _PAUSE_S = 0.3
-_NOT_PARSED = KafkaError._DESTROY
-"""librdkafka's code for a description that it cannot parse."""
+_OF_OTHER_PROGRAMS = (KafkaError._DESTROY, KafkaError._INVALID_ARG)
+"""librdkafka's codes for a description that it cannot parse, and for a group of another protocol, such as Connect's."""
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 
@@ -268,12 +268,12 @@ class GroupAdmin(KafkaAdmin):
             if error.retriable:
                 raise
             cause = error.__cause__
-            if not isinstance(cause, KafkaException) or cause.args[0].code() != _NOT_PARSED:
+            if not isinstance(cause, KafkaException) or cause.args[0].code() not in _OF_OTHER_PROGRAMS:
                 return GroupState.unreadable(error)
             return GroupState.unreadable(
                 UNREADABLE_GROUP(
-                    f"Group {group} cannot be described: the assignment of a member is not in the form of a consumer's; "
-                    "leave the group to the program that uses it, or stop that program",
+                    f"Group {group} cannot be described: its members are not consumers, or their assignments have another "
+                    "form than a consumer's; leave the group to the program that uses it, or stop that program",
                     group=group,
                 )
             )

@@ -94,9 +94,9 @@ _UNREACHABLE = (
     "theirs"
 )
 _CLOSED = (
-    "servers accept connections and close them without an answer; check first that kafka.security.protocol (PLAINTEXT by "
+    "servers accept connections, but close them or do not answer; check first that kafka.security.protocol (PLAINTEXT by "
     "default) is the listener's: with TLS SSL or SASL_SSL, with a login SASL_PLAINTEXT or SASL_SSL; then that "
-    "kafka.bootstrap.servers has brokers, not ZooKeeper (port 2181)"
+    "kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), nor a proxy without a broker"
 )
 _OFFSETS_UNANSWERED = "Failed to get committed offsets"
 _NO_OFFSETS = (

@@ -14,6 +14,7 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.commits import CommitResult, NoJvmOwner, NoOwner, OwnedBy, commit_offsets, find_lost, proof_of
+from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClaimOwner, OffsetStore, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -85,7 +86,7 @@ class GroupOffsets:
         return self._chosen({store: self._read(store, partitions, skip_malformed) for store in sorted(self._stores)})
 
     def group_names(self) -> list[str]:
-        """The groups in the stores, to suggest one in an error. Leaves out a store that refuses."""
+        """The groups in the stores, to suggest one in an error. Leaves out ledgers, and a store that refuses."""
         names: set[str] = set()
         for store in self._stores:
             try:
@@ -96,7 +97,7 @@ class GroupOffsets:
                         names.update(admin.group_names())
             except ZKafkaError as error:
                 _log.info("Groups of a similar name are not suggested, because the groups cannot be listed: %s", error)
-        return sorted(names)
+        return sorted(name for name in names if LedgerGroup.parse(name) is None)
 
     def commit(
         self,

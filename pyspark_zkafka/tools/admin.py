@@ -135,8 +135,8 @@ def follow(
             return
         if clock() > deadline:
             raise ADMIN_UNFINISHED(
-                f"The change is not done after {timeout_s:g} s, and continues; follow it by zkafka admin show, and check "
-                "that all its brokers run",
+                f"The change is not done after {timeout_s:g} s, and continues; check that all its brokers run, and follow "
+                "it by zkafka admin show, or without ZooKeeper by zkafka topics list",
             )
         sleep(_POLL_S)
 

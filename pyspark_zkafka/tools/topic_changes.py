@@ -14,6 +14,7 @@ import typer
 from pyspark_zkafka.conditions import TOPIC_REFUSED
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.checkpoint import TopicIdentity
+from pyspark_zkafka.model.znodes.cluster import delete_topic_path
 from pyspark_zkafka.options.kinds import TOPIC
 from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, Topics, follow, require_deletable, write_deleted
 from pyspark_zkafka.tools.admin_config import parse_settings
@@ -109,9 +110,11 @@ def delete(target: Target, topics: Topics, no_wait: NoWait = False, timeout: Tim
 
     Example: zkafka topics delete old-orders --bootstrap-server broker1:9092
     """
+    for topic in topics:
+        TOPIC.read("TOPIC", topic)
     with open_servers(target) as servers:
         admin = servers.admin
-        found = admin.snapshot(topics)
+        found = admin.snapshot(dict.fromkeys(topics))
         require_deletable(topics, found)
         if target.dry_run or not target.output.as_json:
             write_deleted(target, found)
@@ -128,8 +131,12 @@ def delete(target: Target, topics: Topics, no_wait: NoWait = False, timeout: Tim
             raise
 
         def remaining() -> list[str]:
-            present = admin.snapshot(topics).topics
-            return [name for name in present if not TopicIdentity.of(found.topics[name]).differs_from(present[name])]
+            present = admin.snapshot(found.topics).topics
+            left = {name for name, topic in present.items() if not TopicIdentity.of(found.topics[name]).differs_from(topic)}
+            if servers.zookeeper is not None:  # the controller waits for the replicas on brokers that are down
+                marks = {delete_topic_path(name): name for name in found.topics}
+                left |= {marks[path] for path in servers.zookeeper.exists_many(marks)}
+            return sorted(left)
 
         if no_wait:
             target.output.note("The deletion was requested.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -99,10 +100,14 @@ def test_unreadable_files(tmp_path: Path) -> None:
     """A file that cannot be read is named, unless its name may be a secret. Folders, and the system's, are librdkafka's."""
     for name, shown in (("ssl.ca.location", "/no/such.pem"), ("ssl.key.location", "a file")):
         with pytest.raises(OptionError, match=rf"kafka\.{name} \(ssl.* names {shown}, which .*: No such file") as caught:
-            client_config({name: "/no/such.pem"}, ignore)
+            client_config({"security.protocol": "ssl", name: "/no/such.pem"}, ignore)
         assert ("/no/such.pem" in str(caught.value)) is (shown != "a file")
-    for place in (str(tmp_path), "probe"):
-        assert client_config({"ssl.ca.location": place}, ignore)["ssl.ca.location"] == place
+        client_config({name: "/no/such.pem"}, ignore)  # without TLS, no file is read
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (str(tmp_path), str(pipe), "probe"):
+        properties = {"security.protocol": "SASL_SSL", "ssl.ca.location": place}
+        assert client_config(properties, ignore)["ssl.ca.location"] == place
 
 
 def test_closed() -> None:

@@ -13,6 +13,7 @@ from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic, 
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.topic_changes import alter, create, delete
+from tests.support.ensemble_client import EnsembleClient
 
 Show = Callable[..., tuple[str, str]]
 
@@ -111,7 +112,7 @@ def test_alter(validator: Admin, run: Callable[..., list[Row]]) -> None:
 def test_delete(validator: Admin, run: Callable[..., list[Row]]) -> None:
     """Existing topics are deleted, and shown as they were."""
     validator.topics = {"t": 2, "u": 1, "v": 1}
-    rows = run(delete, ["u", "t"])
+    rows = run(delete, ["u", "t", "u"])
     assert [tuple(row.values()) for row in rows] == [("t", 2, 1), ("u", 1, 1)]
     assert validator.asked == [("delete", "t"), ("delete", "u")]
     assert validator.topics == {"v": 1}
@@ -122,6 +123,9 @@ def test_delete_refusals(validator: Admin, show: Show) -> None:
     assert show(delete, ["t"], dry_run=True)[1] == "Dry run: nothing was changed.\n"
     with pytest.raises(UnknownTopic, match="gone"):
         show(delete, ["t", "gone"])
+    for name in ("", "a.*", "a,b", "../x"):
+        with pytest.raises(OptionError, match="TOPIC"):
+            show(delete, ["t", name])
     validator.topics["__consumer_offsets"] = 1
     with pytest.raises(OptionError, match="internal topic"):
         show(delete, ["__consumer_offsets", "t"])
@@ -151,3 +155,11 @@ def test_deletion_of_a_topic_that_is_created_again(validator: Admin, show: Show,
     monkeypatch.setattr(validator, "delete_topic", lambda name: None)
     with pytest.raises(ClusterStateError, match="ADMIN_UNFINISHED"):
         show(delete, ["t"], timeout=0)
+
+
+def test_deletion_that_waits_for_a_broker(validator: Admin, client: EnsembleClient, show: Show) -> None:
+    """With ZooKeeper, the command waits until the controller has deleted all replicas, although no broker lists them."""
+    client.put("/admin/delete_topics/t")
+    with pytest.raises(ClusterStateError, match="ADMIN_UNFINISHED"):
+        show(delete, ["t"], timeout=0)
+    assert validator.topics == {}
