@@ -14,9 +14,10 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.commits import CommitResult, NoJvmOwner, NoOwner, OwnedBy, commit_offsets, find_lost, proof_of
+from pyspark_zkafka.model.checkpoint import LeftOffset
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClaimOwner, OffsetStore, TopicPartition
-from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.model.resumption import StoredOffset, without_left
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.cluster import partition_state_path
 from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions
@@ -74,16 +75,24 @@ class GroupOffsets:
         self._servers = servers
         self._kafka.follow(servers)
 
-    def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
+    def committed(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        skip_malformed: bool = False,
+        left: Mapping[TopicPartition, Collection[LeftOffset]] | None = None,
+    ) -> Stored:
         """The next offsets to read. Partitions without one are absent.
 
         The larger offset of two stores counts. ZooKeeper keeps offsets of deleted topics. Such an offset counts only if
-        Kafka has no offset (it may have expired), or has the same offset (both were committed together).
+        Kafka has no offset (it may have expired), or has the same offset (both were committed together). What the query
+        has `left` in one store counts only if the other has no offset.
 
         Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it and treats it as 0: the
         partition's owner has to report it.
         """
-        return self._chosen({store: self._read(store, partitions, skip_malformed) for store in sorted(self._stores)})
+        by_store = {store: self._read(store, partitions, skip_malformed) for store in sorted(self._stores)}
+        return self._chosen(without_left(by_store, left or {}))
 
     def group_names(self) -> list[str]:
         """The groups in the stores, to suggest one in an error. Leaves out ledgers, and a store that refuses."""
@@ -260,7 +269,13 @@ class KafkaMemberOffsets:
         """Use the present bootstrap servers: see `GroupOffsets.follow`."""
         self._stored.follow(servers)
 
-    def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
+    def committed(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        skip_malformed: bool = False,
+        left: Mapping[TopicPartition, Collection[LeftOffset]] | None = None,
+    ) -> Stored:
         """The next offsets to read. Partitions without one are absent. Blocks for a request."""
         return {tp: StoredOffset(offset) for tp, offset in self._stored.committed(partitions).items()}
 

@@ -19,7 +19,7 @@ The third number of a range is the group's committed offset at planning time, an
 The third is left out without a group, or if the group had no offset. Earlier versions also left it out if it equalled the
 start and there was no fourth. The fifth is `PlannedRange.left`; a range with a fifth has -1 instead of a missing fourth.
 
-``stores`` has the stores of these committed offsets. It is left out without a group. Earlier versions always left it out.
+``stores`` has the stores of these committed offsets, none if the query was never in a group. Earlier versions left it out.
 ``left`` has each `LeftOffset` by its store: ``committed`` and ``mzxid``, or -1, and then ``pending``.
 """
 
@@ -42,9 +42,9 @@ _STORES: tuple[OffsetStore, ...] = ("kafka", "zookeeper")
 
 
 class LeftOffset(NamedTuple):
-    """The query's own last offset in a `store` to which it no longer commits.
+    """The query's own last offset in a `store` to which it has not committed since.
 
-    `committed` and `mzxid` are as in `PlannedRange`. The query may have committed the offsets in `pending` since.
+    `committed` and `mzxid` are as in `PlannedRange`. The query may have committed the offsets in `pending` later.
     """
 
     store: OffsetStore
@@ -58,7 +58,8 @@ class PlannedRange(NamedTuple):
 
     `committed` is the group's offset when the range was planned, None if there was none, or no group. `mzxid` is its
     `StoredOffset.mzxid`. Once the query has left its group, both keep their last values there, and `left` is the end of
-    its last micro-batch in the group, which it may still have committed. `elsewhere` has what it left in other stores.
+    its last micro-batch in the group, which it may still have committed. `elsewhere` has what it left in each store when it
+    changed to others, until it commits there again.
     """
 
     start: int
@@ -78,23 +79,29 @@ class PlannedRange(NamedTuple):
         """The offsets that the query may have committed since the range was planned."""
         if self.left is not None:
             return (self.left,)
-        is_behind = self.committed is None or self.committed < self.start
+        is_behind = self.committed is not None and self.committed < self.start
         return tuple(sorted({self.until, *([self.start] if is_behind else [])}))
 
-    def committed_to(self, stores: Collection[OffsetStore], before: Collection[OffsetStore]) -> PlannedRange:
-        """Return the range for a query that now commits to other stores than `before`, and so leaves some of those."""
-        if not before:  # an earlier version wrote the checkpoint
+    def committed_to(self, stores: Collection[OffsetStore], before: Collection[OffsetStore] | None) -> PlannedRange:
+        """Return the range for a query that now commits to other stores than `before`, and so leaves some of those.
+
+        `before` is empty if the query was never in a group, None if an earlier version wrote the checkpoint. What the query
+        left in a store stays known while it does not commit there: it then leaves nothing new. A partition without a
+        committed offset leaves nothing.
+        """
+        if before is None:
             store: OffsetStore = "kafka" if self.mzxid is None else "zookeeper"
             before = (store,)
-        stay = set(before).intersection(stores)
-        kept = [at for at in self.elsewhere if at.store not in before and not (stay and at.store in stores)]
+        elif not before:  # the query has committed nothing, also not the start of its last micro-batch
+            return PlannedRange(self.until, self.until)
+        known = {at.store for at in self.elsewhere}
         left = [
             LeftOffset(at, self.committed, self.mzxid if at == "zookeeper" else None, self.pending)
             for at in _STORES
-            if at in before and at not in stores
+            if at in before and at not in stores and at not in known and self.committed is not None
         ]
-        elsewhere = tuple(sorted((*kept, *left)))
-        if not stay:
+        elsewhere = tuple(sorted((*self.elsewhere, *left)))
+        if not set(before).intersection(stores):
             return PlannedRange(self.start, self.until, elsewhere=elsewhere)
         return self._replace(mzxid=self.mzxid if "zookeeper" in stores else None, elsewhere=elsewhere)
 
@@ -131,13 +138,13 @@ class TopicIdentity:
 class StreamOffset:
     """The end of a micro-batch: the planned range of each partition, and the identities of the topics.
 
-    `stores` are the stores of the committed offsets in the ranges. Empty without a group, or if an earlier version wrote
-    the offset.
+    `stores` are the stores of the committed offsets in the ranges. Empty if the query was never in a group, None if an
+    earlier version wrote the offset.
     """
 
     ranges: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
-    stores: frozenset[OffsetStore] = frozenset()
+    stores: frozenset[OffsetStore] | None = None
 
     def committed_to(self, stores: Collection[OffsetStore]) -> StreamOffset:
         """Return the offset for a query that commits to these stores: see `PlannedRange.committed_to`."""
@@ -169,7 +176,8 @@ class StreamOffset:
             for store, *known, pending in elsewhere:
                 by_store = topics[tp.topic].setdefault("left", {}).setdefault(store, {})
                 by_store[str(tp.partition)] = [*(-1 if number is None else number for number in known), *pending]
-        return {"version": VERSION, **({"stores": sorted(self.stores)} if self.stores else {}), "topics": topics}
+        stores = {} if self.stores is None else {"stores": sorted(self.stores)}
+        return {"version": VERSION, **stores, "topics": topics}
 
     @classmethod
     def from_json(cls, found: object) -> StreamOffset:
@@ -183,7 +191,7 @@ class StreamOffset:
                 for name, given in found["topics"].items()
                 for partition, numbers in given["partitions"].items()
             }
-            stores = frozenset(_parse_store(store) for store in found.get("stores", ()))
+            stores = frozenset(_parse_store(store) for store in found["stores"]) if "stores" in found else None
         except (KeyError, TypeError, ValueError, AttributeError):
             raise _unreadable(found) from None
         return cls(ranges, topics, stores)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyspark_zkafka.model.checkpoint import LeftOffset, PlannedRange
-from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetStore, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, NamedPosition, moves
 
 
@@ -95,8 +95,31 @@ def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSna
     return {tp for tp, offset in stored.items() if tp in states and offset.is_older_than(states[tp].czxid)}
 
 
+def without_left(
+    by_store: Mapping[OffsetStore, Mapping[TopicPartition, StoredOffset]],
+    left: Mapping[TopicPartition, Collection[LeftOffset]],
+) -> dict[OffsetStore, dict[TopicPartition, StoredOffset]]:
+    """Return the offsets of a group's stores without what the query `left` in a store, if the other store has an offset.
+
+    The other store has the later one: of the query itself, or of another client.
+
+    >>> tp = TopicPartition("t", 0)
+    >>> by_store = {"kafka": {tp: StoredOffset(20)}, "zookeeper": {tp: StoredOffset(50, 7)}}
+    >>> without_left(by_store, {tp: [LeftOffset("zookeeper", 50, 7, (60,))]})["zookeeper"]
+    {}
+    """
+    found = {store: dict(offsets) for store, offsets in by_store.items()}
+    for tp, known in left.items():
+        stores = [store for store in by_store if tp in by_store[store]]
+        old = [at.store for at in known if at.store in stores and _is_left(at, by_store[at.store][tp])]
+        for store in old if len(old) < len(stores) else ():
+            del found[store][tp]
+    return found
+
+
 def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
-    if planned.committed is None and any(_is_left(at, stored) for at in planned.elsewhere):
+    store = "kafka" if stored.mzxid is None else "zookeeper"
+    if any(_is_left(at, stored) for at in planned.elsewhere if planned.committed is None or at.store == store):
         return True
     is_pending = planned.left is None and planned.committed is not None and planned.committed < planned.start
     if stored.offset == (planned.start if is_pending else planned.left):

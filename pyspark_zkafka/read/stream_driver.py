@@ -381,13 +381,13 @@ class StreamDriver:
         self._copy_to_lagging_store(found.assigned)
 
     def _copy_to_lagging_store(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit the offsets of partitions to the store that lags or has none. Logs retriable errors."""
+        """Commit offsets that stay valid to the store that lags or has none. Logs retriable errors."""
         member = self._session.member
         owner = None if member is None else member.owner
         if not self._has_group or len(self._read.stores) < 2 or (member is not None and owner is None):
             return
         try:
-            self._session.copy_to_lagging_store(partitions, owner)
+            self._session.copy_to_lagging_store(self._state.without_resets(partitions), owner)
         except PartitionOwned:
             return  # the next commit reports it
         except ZKafkaError as error:
@@ -481,7 +481,7 @@ def commit_positions(
         _log.warning("Offsets are not committed yet, retrying: %s", error)
         return state
     _note_lost(done.lost, member)
-    committed, moved = state.commit({**done.kept, **done.written}, done.mzxids)
+    committed, moved = state.commit({**done.kept, **done.written}, done.mzxids, session.stores)
     if new := warnings.due("moved", sorted(moved)):
         _log.warning(
             "Another client has moved the group's offsets ahead of this query: %s. The query continues at the group's "

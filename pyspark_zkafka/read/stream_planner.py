@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark_zkafka.conditions import OFFSET_WENT_BACK, PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import Condition, DataLoss, listing
 from pyspark_zkafka.model.checkpoint import LeftOffset, PlannedRange, StreamOffset, TopicIdentity, identity_after
-from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, Topic, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, OffsetStore, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 
 _GONE = TopicIdentity()
@@ -24,7 +24,8 @@ class PartitionProgress:
 
     - `position`: the next offset to read. All records before it are done.
     - `committed`: the group's offset; None if unknown.
-    - `resets`: the group's offset belongs to a log that no longer exists. A commit may then lower it.
+    - `resets`: the group's offset belongs to a log that no longer exists, or the query left it there before it changed to
+      other stores. A commit may then lower it.
     - `claim`: the sequence number of the claim.
     - `moved_to`: the offset that another client has committed ahead of the position. Nothing is committed until the
       position reaches it.
@@ -50,6 +51,11 @@ class PartitionProgress:
     def is_stored(self) -> bool:
         """True if the position is the group's offset."""
         return self.committed is not None and self.committed.offset == self.position
+
+    def with_commit(self, stored: StoredOffset, stores: Collection[OffsetStore]) -> PartitionProgress:
+        """Return the progress after its position was committed to all `stores`."""
+        elsewhere = tuple(at for at in self.elsewhere if at.store not in stores)
+        return replace(self, committed=stored, resets=False, elsewhere=elsewhere)
 
     def planned_range(self, until: int) -> PlannedRange:
         """Return the range from the position to `until`, with the group's offset if it is known."""
@@ -139,10 +145,15 @@ class StreamState:
         assigned = self.assigned.items()
         return {tp: progress.position for tp, progress in assigned if progress.is_due or (again and progress.is_stored)}
 
+    def without_resets(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the assigned ones of these partitions, without those whose commits may lower the group's offset."""
+        return [tp for tp in partitions if tp in self.assigned and not self.assigned[tp].resets]
+
     def commit(
         self,
         stored: Mapping[TopicPartition, int],
         mzxids: Mapping[TopicPartition, int],
+        stores: Collection[OffsetStore],
     ) -> tuple[StreamState, dict[TopicPartition, int]]:
         """Return the state after a commit, and the offsets that another client has committed ahead of our positions.
 
@@ -152,7 +163,7 @@ class StreamState:
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
         done = {tp: StoredOffset(offset, mzxids.get(tp)) for tp, offset in stored.items() if tp not in moved}
-        changed = {tp: replace(self.assigned[tp], committed=offset, resets=False) for tp, offset in done.items()}
+        changed = {tp: self.assigned[tp].with_commit(offset, stores) for tp, offset in done.items()}
         changed |= {tp: replace(self.assigned[tp], moved_to=offset) for tp, offset in moved.items()}
         known = {tp: last for tp, last in self.committed.items() if tp in done and last.offset == done[tp].offset}
         read = {tp for tp in done if tp in self.committed or self.assigned[tp].resets or not self.assigned[tp].is_stored}

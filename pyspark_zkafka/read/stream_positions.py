@@ -224,7 +224,8 @@ class StreamStarts:
     ) -> dict[TopicPartition, PartitionFacts]:
         """Gather the facts about each partition that the rules need, from the group and ZooKeeper."""
         planned_ranges = {} if finished is None else finished.ranges
-        stored = {} if self.options.group is None else self.session.offsets.committed(partitions)
+        left = {tp: planned_ranges[tp].elsewhere for tp in partitions if tp in planned_ranges}
+        stored = {} if self.options.group is None else self.session.offsets.committed(partitions, left=left)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
         unread = [tp for tp in partitions if tp not in stored and tp not in planned_ranges]
         awaited = self.awaited.intersection(unread).difference(state.committed)
@@ -251,10 +252,13 @@ class StreamStarts:
         }
 
     def _progress(self, start: int, facts: PartitionFacts, *, resets: bool) -> PartitionProgress:
-        """Return the progress at a start. A query that has left its group keeps the group's offset in its checkpoint."""
+        """Return the progress at a start. A query that has left its group keeps the group's offset in its checkpoint.
+
+        The next commit overwrites what the query left in a store to which it returns.
+        """
         planned, elsewhere = facts.planned, () if facts.planned is None else facts.planned.elsewhere
         if self.options.group is not None:
-            elsewhere = tuple(at for at in elsewhere if at.store not in self.options.read.stores)
+            resets = resets or any(at.store in self.options.read.stores for at in elsewhere)
         if self.options.group is not None or planned is None or planned.committed is None:
             return PartitionProgress(start, facts.stored, resets, elsewhere=elsewhere)
         left = planned.until if planned.left is None else planned.left

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import INVALID_OPTION, report_data_loss
 from pyspark_zkafka.errors import Condition, DataLoss, ZKafkaError
-from pyspark_zkafka.model.nouns import Claim, ClaimOwner, ClusterSnapshot, OffsetRange, TopicPartition, session_text
+from pyspark_zkafka.model.nouns import (
+    Claim,
+    ClaimOwner,
+    ClusterSnapshot,
+    OffsetRange,
+    OffsetStore,
+    TopicPartition,
+    session_text,
+)
 from pyspark_zkafka.model.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, missing_topics
 from pyspark_zkafka.model.znodes.groups import owner_path
@@ -161,6 +169,11 @@ class StreamSession:
         name, servers = self._required_group.name, self.cluster.servers()
         offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
+
+    @property
+    def stores(self) -> tuple[OffsetStore, ...]:
+        """The stores of the group's offsets."""
+        return self._read.stores
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None) -> None:
         """Commit offsets of a group with two stores to the store that lags."""

@@ -126,9 +126,12 @@ class SessionOfValues:
         return self._own_zookeeper if self.member is None else self.member.session
 
     @property
+    def stores(self) -> Any:
+        return self._options.read.stores
+
+    @property
     def offsets(self) -> Any:
-        connection, stores = self._options.read.connection, self._options.read.stores
-        found = GroupOffsets(connection, "", GROUP, stores, self._zookeeper, sleep=lambda s: None)
+        found = GroupOffsets(self._options.read.connection, "", GROUP, self.stores, self._zookeeper, sleep=lambda s: None)
         found._kafka = self._kafka
         return found
 

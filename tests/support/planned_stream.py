@@ -44,6 +44,8 @@ class Session:
     `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
     """
 
+    stores = ("zookeeper",)
+
     def __init__(self, member: Member | None = None) -> None:
         self.logs = {T0: 100, T1: 100}
         self.firsts: dict[TopicPartition, int] = {}
@@ -157,7 +159,9 @@ class Session:
     def offsets(self) -> Session:
         return self
 
-    def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Any:
+    def committed(
+        self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False, left: object = None
+    ) -> Any:
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
     def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: object) -> CommitResult:

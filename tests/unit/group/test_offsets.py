@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import CodecError, DataLoss, GroupContended, OptionEr
 from pyspark_zkafka.group import offsets as group_offsets
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets, report_outdated, require_none_lost
+from pyspark_zkafka.model.checkpoint import LeftOffset
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.batch import parse_connection
@@ -143,6 +144,9 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
     found = offsets.committed(parts)
     assert [found[tp].offset for tp in parts] == [9, 20, 100, 7, 8]
     assert [found[tp].mzxid is None for tp in parts] == [True, True, False, False, False]
+    left = {parts[1]: [LeftOffset("kafka", 20, None, ())], parts[3]: [LeftOffset("kafka", 6, None, (7,))]}
+    found = offsets.committed(parts, left=left)
+    assert [(found[tp].offset, found[tp].mzxid is None) for tp in parts[1:4:2]] == [(100, False), (7, False)]
     offsets.copy_to_lagging_store(parts)
     assert kafka.offsets == {parts[0]: 9, parts[1]: 20, parts[3]: 7, parts[4]: 8}
     assert client.ensemble.nodes[PATH_0].data == b"9"

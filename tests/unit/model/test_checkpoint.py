@@ -55,6 +55,9 @@ def test_stores() -> None:
     assert found["topics"]["a"]["left"] == {"kafka": {"0": [3, -1, 5], "2": [3, -1, 5]}, "zookeeper": {"2": [-1, 9, 6, 7]}}
     assert StreamOffset.from_json(json.loads(json.dumps(found))).ranges == ranges
     assert json.dumps(StreamOffset.from_json(found).to_json()) == json.dumps(found)
+    never = StreamOffset(stores=frozenset())
+    assert never.to_json() == {"version": 1, "stores": [], "topics": {}}
+    assert StreamOffset.from_json(never.to_json()) == never != StreamOffset.from_json({"version": 1, "topics": {}})
 
 
 IN_ZOOKEEPER, IN_KAFKA = Range(10, 20, 10, 7), Range(10, 20, 5)
@@ -62,16 +65,16 @@ LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("
 
 
 @each(
-    ("before", "stores", "now", "moved"),
+    ("before", "stores", "now", "moved"),  # None: an earlier version wrote the checkpoint
     [
         (IN_ZOOKEEPER, "zookeeper", "zookeeper", IN_ZOOKEEPER),
         (IN_ZOOKEEPER, "zookeeper", "kafka", Range(10, 20, elsewhere=(LEFT_ZOOKEEPER,))),
-        (IN_ZOOKEEPER, "", "kafka", Range(10, 20, elsewhere=(LEFT_ZOOKEEPER,))),
-        (IN_ZOOKEEPER, "", "zookeeper", IN_ZOOKEEPER),
+        (IN_ZOOKEEPER, None, "kafka", Range(10, 20, elsewhere=(LEFT_ZOOKEEPER,))),
+        (IN_ZOOKEEPER, None, "zookeeper", IN_ZOOKEEPER),
         (IN_ZOOKEEPER, "zookeeper", "kafka zookeeper", IN_ZOOKEEPER),
         (IN_ZOOKEEPER, "kafka zookeeper", "kafka", Range(10, 20, 10, elsewhere=(LEFT_ZOOKEEPER,))),
         (IN_KAFKA, "kafka", "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
-        (IN_KAFKA, "", "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
+        (IN_KAFKA, None, "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
         (IN_KAFKA, "kafka zookeeper", "zookeeper", IN_KAFKA._replace(elsewhere=(LEFT_KAFKA,))),
         # What the query has left in a store is kept until it commits there again.
         (
@@ -80,13 +83,24 @@ LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("
             "kafka",
             Range(10, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
         ),
-        (IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)), "zookeeper", "kafka zookeeper", IN_ZOOKEEPER),
         (
-            IN_KAFKA._replace(elsewhere=(LEFT_ZOOKEEPER, LeftOffset("kafka", 1, None, (2,)))),
+            IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)),
+            "zookeeper",
+            "kafka zookeeper",
+            IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)),
+        ),
+        (
+            Range(20, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
             "kafka",
             "zookeeper",
-            Range(10, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
+            Range(20, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
         ),
+        # Nothing is left in a store in which the group had no offset, and nothing was committed without a group.
+        (Range(10, 20), "kafka", "zookeeper", Range(10, 20)),
+        (Range(10, 20), None, "zookeeper", Range(10, 20)),
+        (Range(10, 20), None, "kafka", Range(10, 20)),
+        (Range(10, 20), "", "zookeeper", Range(20, 20)),
+        (Range(10, 20), "", "kafka zookeeper", Range(20, 20)),
         # The query has left its group.
         (
             Range(30, 40, 10, 7, 20),
@@ -96,10 +110,11 @@ LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("
         ),
     ],
 )
-def test_other_stores(before: Range, stores: str, now: str, moved: Range) -> None:
+def test_other_stores(before: Range, stores: str | None, now: str, moved: Range) -> None:
     """A query that commits to other stores than before remembers what it has left behind."""
     names: dict[str, OffsetStore] = {"kafka": "kafka", "zookeeper": "zookeeper"}
-    offset = StreamOffset({A0: before}, {}, frozenset(names[name] for name in stores.split()))
+    known = None if stores is None else frozenset(names[name] for name in stores.split())
+    offset = StreamOffset({A0: before}, {}, known)
     wanted = frozenset(names[name] for name in now.split())
     assert offset.committed_to(wanted) == StreamOffset({A0: moved}, {}, wanted)
 

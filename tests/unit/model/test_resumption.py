@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.model.checkpoint import LeftOffset
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.model.resumption import (
@@ -93,6 +94,34 @@ def test_resume(planned: Range | None, committed: int | None, last_committed: in
 def test_mzxids(planned: Range, stored: StoredOffset, last: StoredOffset | None, expected: int | None) -> None:
     """The `mzxid` distinguishes a reset from the stream's own commit of the same offset."""
     assert resume(planned, stored, last) == expected
+
+
+LEFT_KAFKA, LEFT_ZOOKEEPER = LeftOffset("kafka", 50, None, (60,)), LeftOffset("zookeeper", 50, 7, (60,))
+
+
+@each(
+    ("planned", "stored", "expected"),
+    [
+        # After a reset, the query has read on in one store, and now reads both.
+        (Range(20, 30, 20, elsewhere=(LEFT_ZOOKEEPER,)), StoredOffset(50, 7), 30),
+        (Range(20, 30, 20, elsewhere=(LEFT_ZOOKEEPER,)), StoredOffset(60, 8), 30),
+        (Range(20, 30, 20, elsewhere=(LEFT_ZOOKEEPER,)), StoredOffset(50, 8), 50),
+        (Range(20, 30, 20, elsewhere=(LEFT_ZOOKEEPER,)), StoredOffset(60), 60),
+        (Range(20, 30, 20, 9, elsewhere=(LEFT_KAFKA,)), StoredOffset(50), 30),
+        (Range(20, 30, 20, 9, elsewhere=(LEFT_KAFKA,)), StoredOffset(50, 11), 50),
+        (Range(20, 30, 20, 9, elsewhere=(LEFT_KAFKA,)), StoredOffset(20, 9), 30),
+        (Range(20, 30, 20, 9, elsewhere=(LEFT_KAFKA,)), StoredOffset(70), 70),
+        # It has not read in these stores since: any of its offsets may have been copied.
+        (Range(20, 30, elsewhere=(LEFT_ZOOKEEPER,)), StoredOffset(60), 30),
+        (Range(20, 30, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)), StoredOffset(50, 8), 30),
+        # It was never in a group before.
+        (Range(10, 10), StoredOffset(0), 0),
+        (Range(10, 10), StoredOffset(0, 9), 0),
+    ],
+)
+def test_left_offsets(planned: Range, stored: StoredOffset, expected: int) -> None:
+    """An offset that the query itself has left in a store does not move it."""
+    assert resume(planned, stored) == expected
 
 
 EVERYTHING = PartitionFacts(

@@ -48,6 +48,7 @@ class Session:
     answer: CommitResult | Exception
     member: Member | None = None
     asked: list[Any] = field(default_factory=list)
+    stores = ("kafka",)
 
     @property
     def offsets(self) -> Session:

@@ -23,6 +23,7 @@ from pyspark_zkafka.read.stream_planner import (
     replaced_topics,
 )
 
+STORES = ("zookeeper",)
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
@@ -102,11 +103,11 @@ class TestState:
     def test_adopted_offset_that_is_committed_again(self) -> None:
         """An offset of another member stays that member's when it is committed again, until this run has read on."""
         adopted = state().assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(50, StoredOffset(50))}, {})
-        again, _ = adopted.commit(adopted.due(again=True), {})
+        again, _ = adopted.commit(adopted.due(again=True), {}, STORES)
         assert again.committed == {}
         assert resume(Range(10, 20, 10), StoredOffset(50), again.committed.get(T0)) == 50
         read_on = again.finish({T0: Range(50, 60)})
-        after, _ = read_on.commit(read_on.due(), {})
+        after, _ = read_on.commit(read_on.due(), {}, STORES)
         assert after.committed == {T0: StoredOffset(60)}
 
     def test_start(self) -> None:
@@ -116,19 +117,29 @@ class TestState:
 
     def test_commit(self) -> None:
         """Committed offsets are remembered as this run's; an offset that another client set ahead is not."""
-        after, moved = state(p0=5, p1=5).commit({T0: 5, T1: 40}, {T0: 77})
+        after, moved = state(p0=5, p1=5).commit({T0: 5, T1: 40}, {T0: 77}, STORES)
         assert moved == {T1: 40}
         assert after.committed == {T0: StoredOffset(5, 77)}
         assert after.due() == {}
         assert after.finish({T1: Range(5, 60)}).due() == {T1: 60}
         assert after.assigned[T1].planned_range(9) == Range(5, 9)
 
+    def test_commit_of_what_was_left(self) -> None:
+        """A commit replaces what the query had left in the stores, and is repeated, also to lower it, until it succeeds."""
+        left = LeftOffset("kafka", 50, None, (60,)), LeftOffset("zookeeper", 50, 7, (60,))
+        before = StreamState({T0: PartitionProgress(30, StoredOffset(20), resets=True, elsewhere=left)})
+        assert before.without_resets([T0, T1]) == []
+        assert before.assigned[T0].planned_range(40) == Range(30, 40, 20, elsewhere=left)
+        after, _ = before.commit(before.due(), {}, ("kafka",))
+        assert after.assigned == {T0: PartitionProgress(30, StoredOffset(30), elsewhere=left[1:])}
+        assert after.without_resets([T0, T1]) == [T0]
+
     def test_commit_without_an_answer(self) -> None:
         """An equal offset that is found is this run's own, by an earlier commit: the last known one is forgotten."""
-        first, _ = state(p0=5).commit({T0: 5}, {T0: 77})
-        again, _ = first.commit({T0: 5}, {})
+        first, _ = state(p0=5).commit({T0: 5}, {T0: 77}, STORES)
+        again, _ = first.commit({T0: 5}, {}, STORES)
         assert again.committed == {T0: StoredOffset(5, 77)}
-        later, _ = first.finish({T0: Range(5, 9)}).commit({T0: 9}, {})
+        later, _ = first.finish({T0: Range(5, 9)}).commit({T0: 9}, {}, STORES)
         assert later.committed == {T0: StoredOffset(9)}
 
     def test_epochs(self) -> None:

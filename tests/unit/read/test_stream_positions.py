@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader, OptionError
-from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity
+from pyspark_zkafka.model.checkpoint import LeftOffset, PlannedRange, StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
 from pyspark_zkafka.model.resumption import StoredOffset
@@ -73,7 +73,7 @@ class Session:
         return set(partitions) if self.members_since is not None and self.members_since < 50 else set()
 
     def committed(
-        self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False
+        self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False, left: object = None
     ) -> dict[TopicPartition, StoredOffset]:
         """Return the stored offsets."""
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
@@ -292,3 +292,16 @@ def test_starts_that_need_no_decision(start: dict[str, str]) -> None:
     assert not initial.uncommitted
     assert found.commit(initial) is initial
     assert session.stored == {}
+
+
+def test_return_to_a_store() -> None:
+    """The next commit may lower what the query has left in a store to which it returns, but not what it left in another."""
+    left, stored = (LeftOffset("zookeeper", 90, 7, (95,)),), StoredOffset(90, 7)
+    known = checkpoint(PlannedRange(20, 30, elsewhere=left))
+    alone = {"group.id": "g", "groupMembership": "none"}
+    found = starts(Session({T0: stored}), **alone).find([T0], known)
+    assert found == {T0: PartitionProgress(30, stored, resets=True, elsewhere=left)}
+    kafka = {**alone, "offsets.storage": "kafka", "dual.commit.enabled": "false"}
+    found = starts(Session({T0: StoredOffset(95)}), **kafka).find([T0], known)
+    assert found == {T0: PartitionProgress(30, StoredOffset(95), elsewhere=left)}
+    assert starts(Session()).find([T0], known) == {T0: PartitionProgress(30, elsewhere=left)}
