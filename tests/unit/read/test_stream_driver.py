@@ -17,6 +17,7 @@ from pyspark_zkafka.errors import (
     OptionError,
     UnknownTopic,
     ZKafkaError,
+    ZooKeeperError,
 )
 from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
@@ -887,6 +888,29 @@ def test_two_stores_of_offsets() -> None:
     member.claims[T1] = Claim("c-0", 1)
     found.latest(end, limited=True)
     assert session.leveled == [T0, T1]
+
+
+def test_left_offset_that_cannot_be_lowered_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offset that a query has left in one of two stores is not copied to the other before it is lowered."""
+    session = Session(Member(T0))
+    session.stored = {T0: StoredOffset(50, 7)}
+    both = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
+    known = driver(session, **both).initial()
+    known["stores"] = ["kafka"]
+    known["topics"]["t"] |= {"partitions": {"0": [20, 30, 20]}, "left": {"zookeeper": {"0": [50, 7, 60]}}}
+
+    def refuse(*given: object) -> None:
+        raise ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "commit", refuse)
+        found = driver(session, **both)
+        end = found.latest(known, limited=True)
+    assert positions(end, "t") == {"0": 100}
+    assert session.leveled == []
+    assert end["topics"]["t"]["left"] == known["topics"]["t"]["left"]
+    found.latest(end, limited=True)
+    assert session.stored == {T0: StoredOffset(100)}
 
 
 def test_offsets_that_brokers_forget() -> None:
