@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,11 +27,18 @@ from pyspark_zkafka.model.ledger import (
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.retries import Retry
 
+FindMetadata = Callable[[Mapping[str, Collection[TopicPartition]], bool], Mapping[str, Mapping[TopicPartition, str]]]
+"""Reads the metadata of offsets of many groups at once; with True, not in groups that have one in an open transaction.
+
+May leave out any group.
+"""
+
 _idle: ClientPool[KafkaGroupOffsets] = ClientPool()
 _idle_admins: ClientPool[GroupAdmin] = ClientPool()
 # Groups are listed by every broker: one that has just died fails the listing, until the others drop it from their metadata.
 _LISTING_MS = 10_000
 _LOOK_S, _TIMEOUT_S = 3.0, 30.0
+_AT_ONCE = 8  # as many as the pool keeps: mostly they wait for brokers, and more of them gain little
 _retry = Retry(12, 0.5, time.sleep)
 _widths: dict[tuple[str, str], tuple[int, ...]] = {}
 """The widths of the ledgers that this process has seen, by bootstrap servers and query: almost always one."""
@@ -44,7 +52,7 @@ class Ledger:
 
     `sink` is the topic of the rows, if known. Entries of a deleted topic of the same name do not count: their rows are
     gone. With `waits`, a read waits for entries of incomplete transactions, else it returns the previous entries.
-    `timeout_s` is the limit of a request, and of a wait.
+    `timeout_s` is the limit of a request, and of a wait. `find_metadata` is used for several groups, if given.
     """
 
     servers: str
@@ -55,6 +63,7 @@ class Ledger:
     sink: SinkIdentity | None = None
     waits: bool = True
     timeout_s: float = _TIMEOUT_S
+    find_metadata: FindMetadata | None = field(default=None, repr=False, compare=False)
 
     def key(self, slot: int) -> LedgerKey:
         """The key under which a slot's next entry is stored."""
@@ -65,7 +74,7 @@ class Ledger:
         return self.entries_of([slot]).get(slot)
 
     def entries_of(self, slots: Collection[int] | None) -> dict[int, Entry]:
-        """The last entry of each of these slots, or of all slots. Blocks for a request for each group."""
+        """The last entry of each of these slots, or of all slots. Blocks for a request for each group, some at a time."""
         if slots is None:
             return self.entries()
         if not self._known_widths():
@@ -76,7 +85,7 @@ class Ledger:
         partitions: dict[str, list[int]] = {}
         for key in (key_of(self.name, slot, width) for width in sorted(widths) for slot in slots):
             partitions.setdefault(key.group, []).append(key.partition)
-        found = newest(entry for group, asked in partitions.items() for entry in self._entries(group, asked))
+        found = newest(self._entries_of_groups(partitions))
         return {slot: entry for slot, entry in found.items() if slot in slots}
 
     def present_entry(self, slot: int) -> Entry | None:
@@ -85,7 +94,7 @@ class Ledger:
 
     def entries(self) -> dict[int, Entry]:
         """The last entry of each slot."""
-        return newest(e for group in self._all_groups() for e in self._entries(str(group), self._partitions_of(group)))
+        return newest(self._entries_of_groups({str(group): self._partitions_of(group) for group in self._all_groups()}))
 
     def others(
         self, belongs: Callable[[str], bool], counts: Callable[[str, str], bool] = lambda base, topic: True
@@ -149,6 +158,31 @@ class Ledger:
     def _committed_metadata(self, groups: Iterable[LedgerGroup]) -> dict[str, dict[TopicPartition, str]]:
         with self._lease_admin() as admin:
             return admin.committed_metadata(map(str, groups))
+
+    def _entries_of_groups(self, partitions: Mapping[str, Iterable[int]]) -> Iterator[Entry]:
+        """The entries under these partitions of each group. After an error, starts no further request.
+
+        A consumer reads one group, and waits for transactions. It must connect first, so several threads read the groups
+        that `find_metadata` leaves out. An admin client reads many groups, but ends the process if a broker refuses because
+        it no longer coordinates one (see `GroupAdmin`).
+        """
+        found = self._found_at_once(partitions)
+        for group, committed in found.items():
+            for partition, metadata in committed.items():
+                yield from self._decode(group, partition, metadata)
+        left = [group for group in partitions if group not in found]
+        if len(left) == 1:
+            yield from self._entries(left[0], partitions[left[0]])
+        elif left:
+            with ThreadPoolExecutor(min(len(left), _AT_ONCE), "zkafka-ledger") as threads:
+                for entries in threads.map(lambda group: list(self._entries(group, partitions[group])), left):
+                    yield from entries
+
+    def _found_at_once(self, partitions: Mapping[str, Iterable[int]]) -> Mapping[str, Mapping[TopicPartition, str]]:
+        if self.find_metadata is None or len(partitions) < 2:
+            return {}
+        asked = {group: [TopicPartition(self.topic, p) for p in some] for group, some in partitions.items()}
+        return self.find_metadata(asked, self.waits)
 
     def _entries(self, group: str, partitions: Iterable[int]) -> Iterator[Entry]:
         asked = [TopicPartition(self.topic, partition) for partition in partitions]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_FORGOTTEN, UNNAMED_WRITE
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed, ZKafkaError
 from pyspark_zkafka.formats.encoding import row_encoder
@@ -39,7 +38,7 @@ from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.worker import whole_input
-from pyspark_zkafka.write.writers import EmptySlot, LedgerPlan, RowSender, WritePlan, Written, first_turn
+from pyspark_zkafka.write.writers import EmptySlot, LedgerPlan, RowSender, WritePlan, Written, first_turn, open_ledger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,7 +197,7 @@ class _SlotTask:
         self._written = Written()
         connection, servers, slot = options.connection, plan.bootstrap_servers, writing.attempt.slot
         self._properties = transactional_properties(connection, servers, writing.name.transactional_id(slot))
-        self._ledger = Ledger(servers, connection.kafka, writing.name, ledger.topic, ledger.partitions, ledger.sink)
+        self._ledger = open_ledger(connection, servers, writing.name, ledger)
         self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         self._recorded: Entry | None = None  # before this task
         self._unread: BrokersUnavailable | None = None

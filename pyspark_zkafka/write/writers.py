@@ -27,11 +27,11 @@ from pyspark_zkafka.model.ledger import (
     job_names,
     last_job,
 )
-from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import HashKeys, Router
 from pyspark_zkafka.model.planning import Assign, missing_topics
 from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
-from pyspark_zkafka.options.values import CommitPlan, WriteOptions
+from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, WriteOptions
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.worker import TaskObject, concise_errors, prepared_worker
 
@@ -302,15 +302,14 @@ def _ledger(options: WriteOptions, plan: WritePlan, sink: SinkIdentity | None, *
 
 def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
     """The job that commits the offsets; None if they are too many for an entry, or committed. Blocks for some requests."""
-    from pyspark_zkafka.brokers.ledger_offsets import Ledger
     from pyspark_zkafka.group.offsets import open_group_offsets
 
     if options.once is None or not commit.offsets:
         return None
     queries = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
-    servers, kafka = plan.bootstrap_servers, options.connection.kafka
+    servers = plan.bootstrap_servers
     names = [QueryName(options.once.prefix, query) for query in queries]
-    ledgers = [Ledger(servers, kafka, name, ledger.topic, ledger.partitions, ledger.sink) for name in names]
+    ledgers = [open_ledger(options.connection, servers, name, ledger) for name in names]
     found = [last for each in ledgers if (last := last_job(each.name.query, _entries(each).values())) is not None]
     others = ledgers[0].others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
     own = {(str(name), ledger.topic) for name in names}
@@ -322,6 +321,18 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
         committed = {tp: stored.offset for tp, stored in offsets.committed(sorted(asked)).items()}
     job = group_job(queries[0], commit.offsets, found, committed, elsewhere)
     return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
+
+
+def open_ledger(connection: ConnectionOptions, servers: str, name: QueryName, plan: LedgerPlan) -> Ledger:
+    """The ledger of a query. Its groups are read by the direct transport if possible."""
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
+    from pyspark_zkafka.records.select import find_offset_metadata
+
+    def find(asked: Mapping[str, Collection[TopicPartition]], stable: bool) -> Mapping[str, Mapping[TopicPartition, str]]:
+        return find_offset_metadata(connection, servers, asked, stable=stable)
+
+    place = plan.topic, plan.partitions, plan.sink
+    return Ledger(servers, connection.kafka, name, *place, find_metadata=find)
 
 
 def _entries(ledger: Ledger, slots: Collection[int] | None = None) -> dict[int, Entry]:
@@ -421,12 +432,10 @@ def _require_repeated(options: WriteOptions, messages: Sequence[WriterCommitMess
     empty = [m.empty for m in messages if isinstance(m, Written) and m.empty is not None]
     if not empty:
         return
-    from pyspark_zkafka.brokers.ledger_offsets import Ledger
     from pyspark_zkafka.model.exactly_once import require_repeated
 
     one, attempts = empty[0], [slot.attempt for slot in empty]  # all slots are of one write
-    place = one.ledger.topic, one.ledger.partitions, one.ledger.sink
-    ledger = Ledger(one.servers, options.connection.kafka, one.name, *place)
+    ledger = open_ledger(options.connection, one.servers, one.name, one.ledger)
     may_be_another_run = any(attempt.may_be_recorded for attempt in attempts)
     slots = None if may_be_another_run else [attempt.slot for attempt in attempts]
     require_repeated(attempts, _entries(ledger, slots))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
-from pyspark_zkafka.records.direct import messages, producer_messages, wire
+from pyspark_zkafka.records.direct import committed_offsets, messages, producer_messages, wire
 from pyspark_zkafka.records.direct.fetch import FETCH, FetchPartition, read_fetch
 from pyspark_zkafka.records.direct.wire import Api, Reader, Request, Unsupported, unsigned_varint
 from pyspark_zkafka.records.producer import GroupOffset
@@ -34,6 +34,8 @@ READERS: dict[Api, Callable[[Reader], Any]] = {
     producer_messages.ADD_OFFSETS: producer_messages.AddOffsets("x", PRODUCER, "g").read,
     producer_messages.COMMIT_OFFSETS: COMMIT.read,
     producer_messages.END_TRANSACTION: producer_messages.EndTransaction("x", PRODUCER, True).read,
+    committed_offsets.FIND_COORDINATORS: committed_offsets.read_coordinators,
+    committed_offsets.OFFSET_FETCH: committed_offsets.read_offsets,
     messages.OFFSET_FOR_LEADER_EPOCH: lambda r: messages.read_epoch_end(r, TP),
     FETCH: lambda r: read_fetch(r, PARTS),
 }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
+from threading import Barrier
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger, fitting_width
-from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
+from pyspark_zkafka.errors import BrokersUnavailable, LedgerError
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, SinkIdentity, encode, key_of
 from pyspark_zkafka.model.nouns import TopicPartition
 
@@ -59,6 +63,74 @@ def test_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Ledger("127.0.0.1:2", {}, NAME, "ledger", 2, sink=new).entry(0) == kept
     assert Ledger("127.0.0.1:2", {}, NAME, "ledger", 2, sink=new).entries() == {0: kept}
     assert Ledger("127.0.0.1:2", {}, NAME, "ledger", 2).entries() == {0: gone}
+
+
+class TestManyGroups:
+    """Reads of several groups: at once where possible, else by several clients at a time."""
+
+    committed = {f"{NAME}.slots-1-{slot}": Entry(slot, 7, 5, "aa", "run") for slot in range(4)}  # noqa: RUF012
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Return the groups for which a client of their own is leased."""
+        asked: list[str] = []
+
+        def lease(_: Ledger, group: str) -> nullcontext[Offsets]:
+            asked.append(group)
+            return nullcontext(Offsets(self.committed.get(group)))
+
+        monkeypatch.setattr(Ledger, "_group_names", lambda _: list(self.committed))
+        monkeypatch.setattr(Ledger, "_lease_offsets", lease)
+        return asked
+
+    def test_groups_found_at_once(self, asked: list[str]) -> None:
+        """A client of its own asks only for a group that was left out, because a transaction is open or an error came."""
+        requests: list[tuple[Mapping[str, Collection[TopicPartition]], bool]] = []
+
+        def find(groups: Mapping[str, Collection[TopicPartition]], stable: bool) -> dict[str, dict[TopicPartition, str]]:
+            requests.append((groups, stable))
+            found = {group: {TopicPartition("ledger", 0): encode(self.committed[group])} for group in groups}
+            return {group: metadata for group, metadata in found.items() if group != f"{NAME}.slots-1-2"}
+
+        ledger = Ledger("127.0.0.1:3", {}, NAME, "ledger", 1, find_metadata=find)
+        assert ledger.entries_of([1, 2, 3]) == {slot: self.committed[f"{NAME}.slots-1-{slot}"] for slot in (1, 2, 3)}
+        assert asked == [f"{NAME}.slots-1-2"]
+        groups = {f"{NAME}.slots-1-{slot}": [TopicPartition("ledger", 0)] for slot in (1, 2, 3)}
+        assert requests == [(groups, True)]
+        assert len(replace(ledger, waits=False).entries()) == 4
+        assert requests[-1][1] is False
+
+    def test_one_group(self, asked: list[str]) -> None:
+        """A task's read of its slot needs one client, which it keeps for its next task."""
+        ledger = Ledger("127.0.0.1:3", {}, NAME, "ledger", 1, find_metadata=lambda *_: pytest.fail("read at once"))
+        assert ledger.entry(2) == self.committed[f"{NAME}.slots-1-2"]
+        assert asked == [f"{NAME}.slots-1-2"]
+
+    def test_groups_at_a_time(self, monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
+        """Without a read at once, several clients connect at the same time: one after the other took seconds."""
+        meeting = Barrier(4)
+        lease = Ledger._lease_offsets
+
+        def meet(ledger: Ledger, group: str) -> object:
+            meeting.wait(10)
+            return lease(ledger, group)
+
+        monkeypatch.setattr(Ledger, "_lease_offsets", meet)
+        assert len(Ledger("127.0.0.1:3", {}, NAME, "ledger", 1).entries()) == 4
+
+    def test_brokers_that_do_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After an error, no more groups are asked for: each would last until its time-out."""
+        failed: list[str] = []
+
+        def lease(_: Ledger, group: str) -> nullcontext[Offsets]:
+            failed.append(group)
+            raise BROKERS_UNAVAILABLE("no answer")
+
+        monkeypatch.setattr(Ledger, "_lease_offsets", lease)
+        monkeypatch.setattr(Ledger, "_group_names", lambda _: [f"{NAME}.slots-1-{slot}" for slot in range(2000)])
+        with pytest.raises(BrokersUnavailable):
+            Ledger("127.0.0.1:3", {}, NAME, "ledger", 1).entries()
+        assert len(failed) < 2000
 
 
 def test_topic_created_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

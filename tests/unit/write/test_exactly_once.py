@@ -124,7 +124,9 @@ class Ledgers:
 
     found: ClassVar[dict[tuple[str, str], list[Entry]]] = {}
 
-    def __init__(self, servers: str, kafka: object, name: QueryName, topic: str, partitions: int, sink: object) -> None:
+    def __init__(
+        self, servers: str, kafka: object, name: QueryName, topic: str, partitions: int, sink: object, **_: object
+    ) -> None:
         self._place = str(name), topic
         self.topic = topic
 
@@ -231,7 +233,7 @@ def write_with(
 ) -> None:
     """Write a row with these ledgers on the cluster. Raises Sent when it is committed."""
     monkeypatch.setattr(Ledgers, "found", found)
-    monkeypatch.setattr("pyspark_zkafka.write.exactly_once.Ledger", Ledgers)
+    monkeypatch.setattr("pyspark_zkafka.brokers.ledger_offsets.Ledger", Ledgers)
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", lambda *_, **__: nullcontext(Producer()))
     monkeypatch.setattr(_SlotTask, "_send", lambda *_: RowSet(1, "aa"))
     monkeypatch.setattr(_SlotTask, "_commit", commit)
@@ -418,7 +420,7 @@ def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
 
     module = "pyspark_zkafka.write.exactly_once"
     monkeypatch.setattr(f"{module}.open_transactional", open_transactional)
-    monkeypatch.setattr(f"{module}.Ledger", lambda *_: transaction)
+    monkeypatch.setattr("pyspark_zkafka.brokers.ledger_offsets.Ledger", lambda *_, **__: transaction)
     monkeypatch.setattr(_SlotTask, "_send", lambda *_: transaction.send())
     # Other threads of the process sleep, too: replace only what the module calls.
     monkeypatch.setattr(f"{module}.time", SimpleNamespace(sleep=transaction.sleep, time=time.time))
