@@ -40,6 +40,7 @@ class Session:
 
     offsets: Offsets
     member: None = None
+    stores: tuple[str, ...] = ("zookeeper",)
 
 
 def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:

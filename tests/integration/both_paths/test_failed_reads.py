@@ -91,7 +91,7 @@ class TestFailedReads:
             ({"no.such.property": "1"}, 'No such configuration property: "no.such.property"'),
             ({"fetch.error.backoff.ms": "soon"}, 'Invalid value for configuration property "fetch.error.backoff.ms"'),
             ({"fetch.min.bytes": "-5"}, 'Configuration property "fetch.min.bytes" value -5 is outside allowed range'),
-            ({"security.protocol": "ssl", "ssl.ca.location": "/no/such/file"}, "Failed to create consumer: "),
+            ({"security.protocol": "ssl", "ssl.ca.location": __file__}, "Failed to create consumer: "),
             ({"partition.assignment.strategy": "none"}, "Failed to create consumer: "),
         ],
     )
