@@ -62,7 +62,7 @@ class Query:
 
 @pytest.fixture(scope="module")
 def zkafka_cluster() -> Iterator[LocalCluster]:
-    """Two brokers, of which the second one is stopped. No topic has a second replica."""
+    """Two brokers. The second broker is stopped. No topic has a second replica."""
     with LocalCluster(brokers=2, broker_config={"offsets.topic.replication.factor": "1"}) as cluster:
         cluster.stop(1)
         yield cluster

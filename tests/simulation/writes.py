@@ -312,7 +312,7 @@ class Writes:
             row.value for row in self.broker.decided_rows() if row.identity[0] == batch
         )
         accepted = Counter(row.value for row in self.query.accepted)
-        # A write without rows does not ask for those that it had under another name.
+        # A write without rows does not ask for entries under its other names.
         may_differ = self._has_moved(batch) and self.query.plan.repeats in (Repeats.OTHER_ROWS, Repeats.MOVED)
         assert may_differ or written == accepted, f"micro-batch {batch} has {written}, and its tasks had {accepted}"
         if self.query.plan.repeats in (Repeats.THE_SAME, Repeats.OTHER_VALUES):

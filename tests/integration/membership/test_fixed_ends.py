@@ -72,7 +72,7 @@ def group(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topi
 def test_dead_member_with_a_longer_session(group: MemberGroup, stream: Callable[..., Stream], is_patient: bool) -> None:
     """A query does not take a killed member for alive because the member's session outlasts the query's own.
 
-    It reads the member's partitions after that session has expired, or fails if it does not wait for so long.
+    It reads the member's partitions after that session has expired, or fails if its patience ends earlier.
     """
     patience = {} if is_patient else {"kafkaConsumer.pollTimeoutMs": "4000"}
     query = stream(group.options() | SHORT_SESSION[group.kind] | patience, connection={})
@@ -106,7 +106,7 @@ def test_queries_that_end_at_different_times(group: MemberGroup, stream: Callabl
 
 @pytest.mark.long
 def test_queries_that_start_at_different_times(group: MemberGroup, stream: Callable[..., Stream]) -> None:
-    """A query whose ends are later than those of another one reads what the other one leaves."""
+    """A query with later ends than another query reads what the other query leaves."""
     options = group.options(maxOffsetsPerTrigger="4") | SHORT_SESSION[group.kind]
     early, late = (stream(options, connection={}, name=name) for name in ("early", "late"))
     early.in_batch = lambda frame, number: threading.Event().wait(1) or None

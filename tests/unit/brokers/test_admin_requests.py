@@ -74,7 +74,7 @@ def test_refusal_of_a_controller(servers: str) -> None:
 
 
 def test_brokers_with_new_addresses(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client whose brokers are all gone is replaced by one that finds the present brokers, and others stay."""
+    """A client without live brokers is replaced by a new client, which finds the present brokers. Other clients stay."""
     with AdminRequests("127.0.0.1:1", {}) as requests:
         first = requests._client
         requests.follow("127.0.0.1:1")

@@ -45,7 +45,7 @@ class Worker:
     ],
 )
 def test_frames_that_grow(options: dict[str, str], frame: str | None) -> None:
-    """A frame whose end is the end of a log, or relative to the time, grows; one that ends at given offsets does not."""
+    """A frame that ends at the end of a log, or at a relative time, grows. A frame that ends at given offsets does not."""
     given = {"kafka.bootstrap.servers": "broker1:9092", **options}
     found = FramePlan.of(parse_read({name: value for name, value in given.items() if value}), lambda: 7.0)
     assert (found and (found.frame, found.at)) == (frame and (frame, 7.0))

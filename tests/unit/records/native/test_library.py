@@ -98,7 +98,7 @@ def test_warning_of_a_source_tree(source_tree: Path, caplog: pytest.LogCaptureFi
 
 @pytest.mark.usefixtures("absent")
 def test_no_warning_of_an_installed_package(caplog: pytest.LogCaptureFixture) -> None:
-    """A package that was installed without a compiler is used without a warning: `zkafka --version` tells."""
+    """A package that was installed without a compiler is used without a warning: `zkafka --version` shows it."""
     choice.warn_of_source_tree.cache_clear()
     assert not choice.uses_native(connection("auto"))
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
