@@ -21,6 +21,9 @@ VERSIONS_DIFFER = errors.ZKafkaError.define("""VERSIONS_DIFFER
 UNSUPPORTED_PYSPARK = errors.ZKafkaError.define("""UNSUPPORTED_PYSPARK
     Spark is older than 4.2, or so new that its Python worker differs from the tested versions. Use a version in
     [Compatibility](compatibility.md).""")
+UNSUPPORTED_ENGINE = errors.ZKafkaError.define("""UNSUPPORTED_ENGINE
+    The engine that runs the query is not Spark, and lacks what the query needs: Sail runs no streams of Python data
+    sources, and gives tasks no identity for exactly-once writes. Run the query on Spark, or see [Sail](sail.md).""")
 THREAD_FAILED = errors.ZKafkaError.define("""THREAD_FAILED
     A background thread, such as the thread of a group's member, ended with an unexpected error; the member has left its
     group. Restart the query or job, which continues at the stored offsets, and report the error with the traceback in

@@ -182,14 +182,17 @@ class ConsumerGroup:
             raise NOT_A_MEMBER("A ConsumerGroup is a member only inside its with block; use it there")
         return self._session, self._session.member
 
-    def _columns(self) -> str | StructType:
+    def _columns(self) -> StructType:
         """Return the columns of a batch that is loaded without a schema."""
-        from pyspark_zkafka.formats.decoding import frame_type, pin_formats
-        from pyspark_zkafka.model.records import schema_ddl
+        from pyspark_zkafka.engines import struct_type
+        from pyspark_zkafka.formats.decoding import decoded_schema, pin_formats
+        from pyspark_zkafka.model.records import frame_schema
 
         read = self._options.read
         pinned = pin_formats(read)
-        return schema_ddl(read.include_headers) if pinned is None else frame_type(pinned, read.include_headers)
+        return struct_type(
+            frame_schema(read.include_headers) if pinned is None else decoded_schema(pinned, read.include_headers)
+        )
 
 
 def _subscribe(topics: Sequence[str]) -> str:

@@ -53,25 +53,26 @@ class ZKafkaDataSource(DataSource):
         super().__init__(options)
 
     @concise_errors()
-    def schema(self) -> str | StructType:
+    def schema(self) -> StructType | pa.Schema:
         """Return the columns of Spark's own Kafka source (with headers if requested), or the view's columns.
 
         With formats, finds the schemas of the decoded columns. Spark pickles this object afterwards, so that readers use
         the same schemas even if the registry has later ones.
         """
-        from pyspark_zkafka.model.records import schema_ddl
+        from pyspark_zkafka.engines import engine_schema
+        from pyspark_zkafka.model.records import frame_schema
         from pyspark_zkafka.model.view_tables import VIEWS
         from pyspark_zkafka.options.stream import parse_either
 
         options = parse_either(self.options)
         if options.view is not None:
-            return VIEWS[options.view].ddl
+            return engine_schema(VIEWS[options.view].schema)
         pinned = self._pin(options)
         if pinned is None:
-            return schema_ddl(options.include_headers)
-        from pyspark_zkafka.formats.decoding import frame_type
+            return engine_schema(frame_schema(options.include_headers))
+        from pyspark_zkafka.formats.decoding import decoded_schema
 
-        return frame_type(pinned, options.include_headers)
+        return engine_schema(decoded_schema(pinned, options.include_headers))
 
     def _pin(self, options: ReadOptions, declared: Collection[str] | None = None) -> PinnedFormats | None:
         """Find the schemas of the decoded columns, unless `schema` has found them; None without formats."""
@@ -85,13 +86,14 @@ class ZKafkaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make a batch reader of records or of a view, for a projection of the schema."""
         with prepared_worker():
+            from pyspark_zkafka.engines import arrow_schema
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.model.view_tables import require_view_projection
             from pyspark_zkafka.options.batch import parse_read
             from pyspark_zkafka.read.readers import PushdownReader, ViewReader, ZKafkaReader
 
             options = parse_read(self.options)
-            projection = _arrow_schema(schema)
+            projection = arrow_schema(schema)
         if options.view is not None:
             require_view_projection(options.view, projection)
             return ViewReader(options.view, options, projection)
@@ -108,14 +110,16 @@ class ZKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
         with prepared_worker():
+            from pyspark_zkafka.engines import arrow_schema, require_spark
             from pyspark_zkafka.errors import ZKafkaError
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.options.stream import parse_stream
             from pyspark_zkafka.read.readers import RefusedStream, ZKafkaStreamReader
 
         try:
+            require_spark(schema, "Streams", "read a batch with spark.read, or run the stream on Spark")
             options = parse_stream(self.options)
-            projection = _arrow_schema(schema)
+            projection = arrow_schema(schema)
             pinned = self._pin(options.read, projection.names)
             require_projection(projection, *_decoded(pinned, projection))
         except ZKafkaError as error:
@@ -149,28 +153,21 @@ class ZKafkaDataSource(DataSource):
         return ZKafkaStreamWriter(options, plan_write(options, frame, is_stream=True))
 
     def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> tuple[WriteOptions, pa.Schema]:
+        from pyspark_zkafka.engines import arrow_schema, require_spark
         from pyspark_zkafka.model.rows import check_columns
         from pyspark_zkafka.options.batch import parse_append
 
+        if is_stream:
+            require_spark(schema, "Streams", "write a batch with df.write, or run the stream on Spark")
         options = parse_append(self.options, overwrite=overwrite, is_stream=is_stream)
-        frame = _arrow_schema(schema)
+        if options.once is not None:
+            remedy = "write with deliveryGuarantee=at-least-once, or run the query on Spark"
+            require_spark(
+                schema, "Exactly-once writes", f"its tasks have no identity by which a retry is recognized. {remedy}"
+            )
+        frame = arrow_schema(schema)
         check_columns(frame, options.topic, [] if options.formats is None else [c.column for c in options.formats.columns])
         return options, frame
-
-
-def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the frame's schema in Arrow's types. Raises INVALID_SCHEMA for types that Spark cannot convert."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    from pyspark_zkafka.conditions import INVALID_SCHEMA
-
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except PySparkException as exc:
-        raise INVALID_SCHEMA(
-            f"The frame {schema.simpleString()} cannot be used: {str(exc).rstrip('.')}; cast or leave out this type"
-        ) from exc
 
 
 def _decoded(pinned: PinnedFormats | None, declared: pa.Schema) -> tuple[dict[str, pa.DataType | None], bool]:

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +35,8 @@ from pyspark_zkafka.formats.codec import (
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchema, context_of, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe
-from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS, RAW_HEADERS
+from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS, RAW_HEADERS, frame_schema
 from pyspark_zkafka.options.values import ColumnFormat, ParseMode, ReadOptions, RegistryOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _log = logging.getLogger(__name__)
 _Rows = npt.NDArray[np.int64]
@@ -151,19 +147,17 @@ def _registered(column: ColumnFormat, options: ReadOptions) -> tuple[StoredSchem
     return first, f"the schema of subject {subjects[0]}"
 
 
-def frame_type(pinned: PinnedFormats, include_headers: bool) -> StructType:
+def decoded_schema(pinned: PinnedFormats, include_headers: bool) -> pa.Schema:
     """Return the frame's columns, without a schema declared by the user."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     unknown = [name for name, type in pinned.types.items() if type is None]
     if unknown:
         raise UNKNOWN_COLUMN_TYPE(
             f"The type of the column {unknown[0]} is unknown; set {unknown[0]}.schema, or declare it with .schema(...)",
         )
-    types = {name: found[0] for name, found in COLUMNS.items() if include_headers or name != _HEADERS} | pinned.types
+    raw = frame_schema(include_headers)
+    types = dict(zip(raw.names, raw.types, strict=True)) | pinned.types
     types |= {name: found[0] for name, found in CORRUPT_COLUMNS.items() if pinned.has_corrupt_columns}
-    frame: StructType = from_arrow_schema(pa.schema(list(types.items())))
-    return frame
+    return pa.schema(list(types.items()))
 
 
 class BatchDecoder:

@@ -15,10 +15,6 @@ from pyspark_zkafka.errors import UnreadableRecord, listing
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.spark_types import spark_name
 
-_SCHEMA_DDL = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, timestampType int"
-)
-_HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _HEADER = [("key", pa.string()), ("value", pa.binary())]
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
@@ -66,9 +62,9 @@ def read_headers(message: Message) -> list[tuple[str, bytes | None]]:
     return found or []
 
 
-def schema_ddl(include_headers: bool) -> str:
-    """Return the source's schema as DDL, as in Spark's own Kafka source."""
-    return f"{_SCHEMA_DDL}, headers {_HEADERS_TYPE}" if include_headers else _SCHEMA_DDL
+def frame_schema(include_headers: bool) -> pa.Schema:
+    """Return the source's columns, as in Spark's own Kafka source."""
+    return pa.schema([(name, types[0]) for name, types in COLUMNS.items() if include_headers or name != "headers"])
 
 
 def require_projection(

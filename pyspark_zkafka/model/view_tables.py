@@ -38,6 +38,11 @@ class View:
         """The type of each column, in order."""
         return dict(column.split(" ") for column in self.ddl.split(", "))
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns in Arrow's types."""
+        return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in self.columns.items()])
+
 
 VIEWS = {
     "brokers": View(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
@@ -46,9 +47,22 @@ def test_older_pyspark(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_schema() -> None:
     """The column headers exists only on request, and a view has its own columns."""
-    assert "headers" not in source(subscribe="t").schema()
-    assert "headers" in source(subscribe="t", includeHeaders="true").schema()
-    assert "rack" in source(view="brokers").schema()
+    assert "headers" not in source(subscribe="t").schema().names
+    assert "headers" in source(subscribe="t", includeHeaders="true").schema().names
+    assert "rack" in source(view="brokers").schema().names
+
+
+def test_other_engines() -> None:
+    """Another engine than Spark passes pyarrow schemas. It reads and writes batches; other uses are refused by name."""
+    value = pa.schema([("value", pa.binary())])
+    assert isinstance(source(subscribe="t").reader(value), ZKafkaReader)
+    with pytest.raises(ZKafkaError, match=r"UNSUPPORTED_ENGINE\] Streams need Spark"):
+        source(subscribe="t").streamReader(value)
+    with pytest.raises(ZKafkaError, match=r"UNSUPPORTED_ENGINE\] Streams need Spark"):
+        source(topic="t").streamWriter(value, overwrite=False)
+    once = {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "p"}
+    with pytest.raises(ZKafkaError, match=r"UNSUPPORTED_ENGINE\] Exactly-once writes need Spark.*at-least-once"):
+        source(topic="t", **once).writer(value, overwrite=False)
 
 
 @pytest.mark.parametrize("column", [StructField("valu", BinaryType()), StructField("value", IntegerType())])

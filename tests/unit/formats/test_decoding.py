@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError, UnreadableRecord
 from pyspark_zkafka.formats import decoding
-from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats, frame_type, pin_formats
+from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats, decoded_schema, pin_formats
 from pyspark_zkafka.formats.registry import StoredSchema
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, require_projection
@@ -121,15 +121,15 @@ class TestFrames:
 
     def test_columns(self) -> None:
         """Decoded columns have the types of their schemas, and PERMISSIVE adds two columns."""
-        frame = frame_type(pinned(value_format="avro", value_schema="x", mode="PERMISSIVE"), include_headers=True)
-        assert frame["value"].dataType.simpleString() == "struct<x:bigint>"
-        assert frame["key"].dataType.simpleString() == "binary"
+        frame = decoded_schema(pinned(value_format="avro", value_schema="x", mode="PERMISSIVE"), include_headers=True)
+        assert frame.field("value").type == pa.struct([("x", pa.int64())])
+        assert frame.field("key").type == pa.binary()
         assert frame.names[-3:] == ["headers", "_corrupt_record", "_corrupt_reason"]
 
     def test_unknown_type(self) -> None:
         """JSON without a schema needs a declared type."""
         with pytest.raises(OptionError, match=r"UNKNOWN_COLUMN_TYPE.*set value\.schema, or declare it"):
-            frame_type(pinned(value_format="json"), include_headers=False)
+            decoded_schema(pinned(value_format="json"), include_headers=False)
         declared = pa.schema([("value", pa.struct([("x", pa.int64())]))])
         found = BatchDecoder(pinned(value_format="json"), declared).decode(batch((0, None, b"3")), T0)
         assert found.to_pylist() == [{"value": {"x": 3}}]

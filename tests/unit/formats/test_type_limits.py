@@ -14,7 +14,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats import avro, protobuf
 from pyspark_zkafka.formats import json as json_format
 from pyspark_zkafka.formats.codec import NOT_WANTED, Schema
-from pyspark_zkafka.formats.decoding import BatchDecoder, frame_type, pin_formats
+from pyspark_zkafka.formats.decoding import BatchDecoder, decoded_schema, pin_formats
 from pyspark_zkafka.model.records import projection_problems, require_projection
 from pyspark_zkafka.options.batch import parse_read
 
@@ -187,7 +187,7 @@ def test_frames() -> None:
     require_projection(declared, pinned.projected(declared))
     assert BatchDecoder(pinned, declared).raw.field("value").type == pa.binary()
     with pytest.raises(OptionError, match=r"\] value\.schema cannot be used: The schema has more than 20000 fields"):
-        frame_type(pinned, include_headers=False)
+        decoded_schema(pinned, include_headers=False)
 
 
 def test_long_ddl() -> None:
@@ -253,4 +253,4 @@ def test_levels_in_arrow(name: str) -> None:
     pinned = pin_formats(parse_read({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **formats}))
     assert pinned is not None
     with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: .* more than 63 levels deep"):
-        frame_type(pinned, include_headers=False)
+        decoded_schema(pinned, include_headers=False)

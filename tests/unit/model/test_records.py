@@ -23,8 +23,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_zkafka.engines import arrow_schema, struct_type
 from pyspark_zkafka.errors import OptionError, UnreadableRecord
-from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, build_batch, require_projection, schema_ddl
+from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, build_batch, frame_schema, require_projection
 from tests.support.cases import each
 
 MAX_MS = (2**63 - 1) // 1000
@@ -112,17 +113,16 @@ def problems(schema: pa.Schema) -> str:
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_schema_equals_sparks(headers: bool) -> None:
-    """The columns have the default types that Spark expects for the schema, in order."""
-    spark = spark_schema(schema_ddl(headers))
-    names = [name for name in COLUMNS if headers or name != "headers"]
-    assert spark.names == names
-    assert [field.type for field in spark] == [COLUMNS[name][0] for name in names]
-    require_projection(spark)
+    """The columns keep their types in Spark, which passes a reader's schema back."""
+    schema = frame_schema(headers)
+    assert schema.names == [name for name in COLUMNS if headers or name != "headers"]
+    assert arrow_schema(struct_type(schema)) == schema
+    require_projection(schema)
 
 
 def test_schema_is_that_of_sparks_own_source() -> None:
     """Names and types are those of Spark's Kafka source."""
-    assert spark_type(schema_ddl(include_headers=True)).simpleString() == (
+    assert struct_type(frame_schema(include_headers=True)).simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
         "timestampType:int,headers:array<struct<key:string,value:binary>>>"
     )
@@ -205,7 +205,7 @@ def test_all_problems_of_a_schema_are_in_one_error() -> None:
 
 def test_good_schema_raises_nothing() -> None:
     """A valid projection is accepted."""
-    require_projection(spark_schema(schema_ddl(include_headers=True)))
+    require_projection(frame_schema(include_headers=True))
 
 
 # --- columns
@@ -323,7 +323,7 @@ def test_header_names_that_are_not_utf8() -> None:
 
 def test_all_columns_at_once() -> None:
     """The full schema gives every column of a record."""
-    batch = build_batch([FakeMessage(9, heads=[("h", b"x")])], spark_schema(schema_ddl(include_headers=True)))
+    batch = build_batch([FakeMessage(9, heads=[("h", b"x")])], frame_schema(include_headers=True))
     batch.validate(full=True)
     assert batch.to_pylist() == [
         {
