@@ -67,16 +67,18 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
     imports leave almost no garbage, and collections would prolong them by a twentieth.
 
     With `for_task`, tunes the allocator for batches. Call before threads start.
+
+    Other engines run all tasks as threads of one process: its collector and allocator are left as they are.
     """
     if logging.lastResort is not None and logging.lastResort.formatter is None:
         logging.lastResort.setFormatter(LogFormatter(_LOG_FORMAT))
-    freezes = is_within_pyspark()
-    if freezes:
-        _freeze_imports(collect=_frozen_modules > 0)
+    if not is_within_pyspark():
+        yield
+        return
+    _freeze_imports(collect=_frozen_modules > 0)
     with collector_paused():
         yield
-    if freezes:
-        _freeze_imports(collect=False)
+    _freeze_imports(collect=False)
     if for_task:
         keep_freed_memory()
 

@@ -36,6 +36,7 @@ from pyspark_zkafka.worker import (
     concise_errors,
     exit_on_sigterm,
     ignoring_sigterm,
+    is_within_pyspark,
     prepared_worker,
 )
 
@@ -116,8 +117,12 @@ class ZKafkaReader(TaskObject, DataSourceReader):
                 return
             if partition.plan is not None:
                 warn_of_old_plan(partition.plan)
-            if partition.splits:
+            if partition.splits and is_within_pyspark():
                 yield from self._read(partition)
+            elif partition.splits:
+                from pyspark_zkafka.read.lent_batches import lent
+
+                yield from lent(self._read(partition))
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
         with prepared_worker(for_task=True):
@@ -149,7 +154,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         last = {split.partition.topic: split for split in partition.splits}
         uncertain = set()
         with (
-            collector_paused(),
+            collector_paused() if is_within_pyspark() else nullcontext(),
             open_joint(connection, properties, partition.splits) as joint,
             closing(one_ahead(partition.splits, start)) as readers,
             nullcontext() if decoder is None else decoder.reporting(),

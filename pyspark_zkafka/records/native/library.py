@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
-INTERFACE = 10
+INTERFACE = 11
 """The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -105,6 +105,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "encode_again": (c_int64, (POINTER(OpenBatch), c_void_p, c_int64, c_int64)),
     "close_batch": (None, (c_void_p, c_int64, c_int32, c_int64, c_int64, c_int64, c_int64, c_int32, c_int32)),
     "avro_decode": (c_int64, (POINTER(AvroProgram), c_void_p, c_int32, c_int64, c_void_p, c_void_p)),
+    "loans_new": (c_void_p, ()),
+    "loans_close": (None, (c_void_p,)),
+    "loans_count": (c_int64, (c_void_p,)),
+    "lend": (c_bool, (c_void_p, c_void_p)),
     "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),
     "hash_rows": (
         c_bool,

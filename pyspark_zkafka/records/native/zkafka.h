@@ -1,7 +1,7 @@
 /* The functions that Python calls through ctypes, which releases the GIL during each call.
  *
- * Nothing here depends on Python. No function keeps a pointer after it returns, or takes an array over. Use a decoder only in the
- * process that created it, and in one thread at a time.
+ * Nothing here depends on Python. No function but zkafka_lend keeps a pointer after it returns, or takes an array over. Use a
+ * decoder only in the process that created it, and in one thread at a time.
  */
 #ifndef ZKAFKA_H
 #define ZKAFKA_H
@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 10
+#define ZKAFKA_INTERFACE 11
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 ZKAFKA_EXPORT int zkafka_interface(void);
@@ -122,6 +122,17 @@ ZKAFKA_EXPORT int64_t zkafka_encode_again(struct zkafka_open_batch *, const uint
 /* Fills in the header of a batch of `size` bytes, whose records may be compressed. */
 ZKAFKA_EXPORT void zkafka_close_batch(uint8_t *data, int64_t size, int32_t attributes, int64_t records, int64_t base_timestamp_ms,
                                       int64_t max_timestamp_ms, int64_t producer_id, int32_t producer_epoch, int32_t first_sequence);
+
+/* --- Loans --------------------------------------------------------------------------------------------------------- */
+
+/* Counts a task's batches that an engine has not released. Null: out of memory. */
+typedef struct zkafka_loans zkafka_loans;
+ZKAFKA_EXPORT zkafka_loans *zkafka_loans_new(void);
+/* Ends the counting. Batches may be released later. */
+ZKAFKA_EXPORT void zkafka_loans_close(zkafka_loans *);
+ZKAFKA_EXPORT int64_t zkafka_loans_count(zkafka_loans *);
+/* Counts an array until its release, which any thread may call. Replaces `release` and `private_data`. False: out of memory. */
+ZKAFKA_EXPORT bool zkafka_lend(zkafka_loans *, struct ArrowArray *);
 
 /* --- Routing ------------------------------------------------------------------------------------------------------- */
 

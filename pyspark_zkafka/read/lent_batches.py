@@ -1,0 +1,98 @@
+"""Hands batches to an engine that runs tasks as threads, without filling the queue from which it takes them.
+
+Sail reads each task in a thread that puts its batches into a queue, and keeps the GIL while the queue is full. If whatever
+empties the queue needs Python, such as a UDF, a Python writer or another read that it joins, neither can continue. A task
+therefore never has more batches lent than the queue has room for: it waits, without the GIL, until the engine has released
+some. An engine that collects batches, for a sort or a join, releases none. The task then reads to its end, and hands over
+the rest in few large batches, which the engine would keep in memory in any case.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+
+import pyarrow as pa
+
+from pyspark_zkafka.records.native.library import CArray, require
+
+_ROOM = 16
+"""Batches in the queue of a task of Sail 0.7."""
+_LENT = 12
+"""Batches that a task lends before it waits. The rest of the room is for the end of the task."""
+_PATIENCE_S = 1.0
+_POLL_S, _LONGEST_POLL_S = 0.0005, 0.01
+_LARGEST_BYTES = 1024**3
+"""Of a joined batch: Arrow's columns of text hold at most 2 GiB."""
+
+
+class Loans:
+    """Counts the batches that an engine has not released. Open for its ``with`` block; batches may be released later."""
+
+    def __init__(self) -> None:
+        self._native = require()
+        self._open: int | None = None
+
+    def __enter__(self) -> Loans:
+        self._open = self._native.loans_new()
+        if self._open is None:
+            raise MemoryError("no memory to count batches")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._native.loans_close(self._open)
+
+    @property
+    def count(self) -> int:
+        """The number of lent batches that are not released."""
+        return int(self._native.loans_count(self._open))
+
+    def lend(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the same batch, counted until nothing refers to its memory."""
+        place = CArray()
+        batch._export_to_c(place.address)
+        is_counted = self._native.lend(self._open, place.address)
+        exported = place.batch(batch.schema)  # which releases it
+        if not is_counted:
+            raise MemoryError("no memory to count batches")
+        return exported
+
+    def wait_below(self, count: int, patience_s: float) -> bool:
+        """Wait until fewer batches are lent; False if that takes longer."""
+        deadline, pause_s = time.monotonic() + patience_s, _POLL_S
+        while self.count >= count:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_POLL_S)
+        return True
+
+
+def lent(batches: Iterator[pa.RecordBatch], patience_s: float = _PATIENCE_S) -> Iterator[pa.RecordBatch]:
+    """Yield a task's rows in order, in its batches or, if the engine keeps them, in fewer, larger ones."""
+    unsent: deque[pa.RecordBatch] = deque()
+    with Loans() as loans:
+        for batch in batches:
+            unsent.append(batch)
+            # While batches pile up, the engine keeps what it has: do not wait for each of them.
+            while unsent and loans.wait_below(_LENT, patience_s if len(unsent) == 1 else 0.0):
+                yield loans.lend(unsent.popleft())
+        while unsent:
+            if loans.wait_below(_LENT, patience_s):
+                yield loans.lend(unsent.popleft())
+            else:
+                for joined in _joined(list(unsent), _ROOM - loans.count):
+                    yield loans.lend(joined)
+                unsent.clear()
+
+
+def _joined(batches: Sequence[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Join batches into at most `most` of about equal size, or into more if these would exceed `_LARGEST_BYTES`."""
+    sizes = [batch.nbytes for batch in batches]
+    total = max(1, sum(sizes))
+    parts = max(most, -(-total // _LARGEST_BYTES))
+    starts = accumulate(sizes, initial=0)
+    for _, group in groupby(zip(starts, batches, strict=False), lambda placed: placed[0] * parts // total):
+        yield pa.concat_batches([batch for _, batch in group])
