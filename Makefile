@@ -7,10 +7,17 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 DOCS_READY := $(VENV)/.ready-docs
 RELEASE_READY := $(VENV)/.ready-release
+SAIL_READY := $(VENV)/.ready-sail
+# Sail refuses the pyspark of the other tests. Its own client, without jars, precedes it on PYTHONPATH.
+SAIL := $(abspath $(VENV))/sail
 # Workers of pytest, each with a Spark of its own. They share a cluster, and the tests of each other cluster run on one worker.
 # The crash of a worker ends the run: with a new worker, xdist may wait for ever.
 TEST_PROCESSES ?= 3
 PYTEST := $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
+SAIL_PYTEST := PYTHONPATH=$(SAIL) $(BIN)/pytest --zkafka-engine sail
+# The promises of batches are the same on both engines.
+SAIL_TESTS := $(addprefix tests/integration/,test_sail.py test_read.py test_write.py test_views.py test_formats.py \
+	test_header_bytes.py test_log_bounds.py test_relative_starts.py test_refused_reads.py test_consumer_group.py)
 
 # Spark's workers run "python3" from the PATH unless they are told otherwise.
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
@@ -24,15 +31,20 @@ export ZKAFKA_CLUSTER_DATA := /dev/shm
 endif
 endif
 
-.PHONY: demo test test-all matrix simulate soak soak-exactly-once soak-planner use bench check audit docs site notebooks format dist clean
+.PHONY: demo test test-all test-sail matrix simulate soak soak-exactly-once soak-planner use bench check audit docs site notebooks format dist clean
 
 demo: $(DEMO_READY)
 	$(BIN)/zkafka demo
 
 # What a change can break in everyday work, in less than 12 minutes. CLUSTER=default uses the cluster that "zkafka cluster up"
 # started, instead of starting one.
-test: $(READY)
+test: $(READY) $(SAIL_READY)
 	$(PYTEST) $(if $(CLUSTER),--zkafka-cluster $(CLUSTER)) $(PYTEST_ARGS)
+	$(SAIL_PYTEST) $(if $(CLUSTER),--zkafka-cluster $(CLUSTER)) $(PYTEST_ARGS) $(firstword $(SAIL_TESTS))
+
+# The tests of batches on Sail, an engine without a JVM.
+test-sail: $(READY) $(SAIL_READY)
+	$(SAIL_PYTEST) -m "long or not long" --zkafka-require-servers $(PYTEST_ARGS) $(SAIL_TESTS)
 
 # Every test there is, also of the wheels, the site and Kerberos, with faults at random chosen by SEED. SHARD=2/6 runs the second
 # of six parts, which are balanced to take less than 25 minutes each; RECORD=1 records the durations that balance them. Needs
@@ -40,6 +52,7 @@ test: $(READY)
 test-all: $(RELEASE_READY) $(DOCS_READY)
 	$(PYTEST) -m "long or not long" --zkafka-require-servers $(if $(SHARD),--zkafka-shard $(SHARD)) \
 		$(if $(SEED),--zkafka-seed $(SEED)) $(if $(RECORD),--zkafka-record) $(PYTEST_ARGS)
+	$(if $(filter-out 1/%,$(SHARD)),,$(MAKE) test-sail)
 
 # Every version of Python and pyspark. A Python that this machine lacks is listed as skipped. PYENV_VERSION puts all of
 # pyenv's versions on the PATH. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" lists the sessions; SHARD=1/4
@@ -71,7 +84,7 @@ use: $(READY)
 
 # All parts take some hours on an idle machine. BENCH_ARGS=--quick for the most important figures in 15 minutes, BENCH_ARGS=writes for
 # one part in less than half an hour; docs/benchmarks.md lists the parts, and says how to make the tables of the documentation.
-bench: $(BENCH_READY)
+bench: $(BENCH_READY) $(SAIL_READY)
 	$(BIN)/python -m benchmarks all $(BENCH_ARGS)
 
 check: $(READY)
@@ -123,6 +136,10 @@ $(READY): $(DEMO_READY)
 	@echo "Installing the tools of tests and checks into $(VENV): about 0.5 GB more, a minute or two"
 	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'
 	touch $(READY)
+
+$(SAIL_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(SAIL) --upgrade pysail==0.7.2 pyspark-client==4.2.0
+	touch $(SAIL_READY)
 
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

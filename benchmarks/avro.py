@@ -34,7 +34,7 @@ SCHEMA = """{"type": "record", "name": "Event", "fields": [
     {"name": "place", "type": {"type": "record", "name": "Place", "fields": [
         {"name": "city", "type": "string"}, {"name": "zip", "type": "int"}]}},
     {"name": "parts", "type": {"type": "array", "items": "int"}}]}"""
-_COLUMNS = (
+COLUMNS = (
     "id",
     "concat('customer-', id % 50000) AS customer",
     "id / 7D AS amount",
@@ -60,7 +60,7 @@ def avro_speed(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
             ends.callback(bench.cluster.delete_topic, name)
         folder = Path(ends.enter_context(TemporaryDirectory()))
         # Otherwise each write would also make ten columns up.
-        events = in_memory(bench.spark.range(records).selectExpr(f"struct({', '.join(_COLUMNS)}) AS value"), records)
+        events = in_memory(bench.spark.range(records).selectExpr(f"struct({', '.join(COLUMNS)}) AS value"), records)
         ends.callback(events.unpersist, blocking=True)
         _write(bench, events, topic)
         require(sum(topics.ends(bench.cluster, topic)), records, "events to read")

@@ -21,18 +21,19 @@ from benchmarks.layouts import layouts
 from benchmarks.matrix import Extras
 from benchmarks.memory import task_memory
 from benchmarks.plan_times import plan_times
+from benchmarks.sail import sail_speed
 from benchmarks.session import opened
 from benchmarks.starts import starts
 
 WITH_SPARK = ("latency", "memory", "layouts", "starts", "avro")
-"""Measurements made under each of Spark's settings."""
-NAMES = (*WITH_SPARK, "planning", "large-plan", "rebalance")
+"""Measurements made under each of Spark's settings. The others are made once, `sail` with the recommended ones."""
+NAMES = (*WITH_SPARK, "sail", "planning", "large-plan", "rebalance")
 _MASTER = "local[2]"
 _Rows = list[dict[str, Any]]
 
 
 def settings_of(name: str, wanted: Iterable[str]) -> Iterable[str]:
-    """Return the settings of Spark to measure a part under. A part without Spark is measured once."""
+    """Return the settings of Spark to measure a part under."""
     return wanted if name in WITH_SPARK else ("recommended",)
 
 
@@ -47,6 +48,8 @@ def measure(name: str, size: Extras, cluster: BenchCluster, settings: str) -> _R
     if name == "rebalance":
         return rebalances(cluster, size.group_sizes, size.group_rounds)
     with opened(_MASTER, cluster, settings) as bench:
+        if name == "sail":
+            return sail_speed(bench, size.sail_scale, size.sail_rounds)
         if name == "avro":
             return avro_speed(bench, size.avro_records, size.avro_rounds)
         if name == "layouts":

@@ -37,6 +37,8 @@ class Extras:
     group_rounds: int = 3
     avro_records: int = 1_000_000
     avro_rounds: int = 5
+    sail_scale: float = 1.0
+    sail_rounds: int = 5
 
 
 FULL = Extras()
@@ -55,6 +57,8 @@ QUICK = Extras(
     group_rounds=1,
     avro_records=200_000,
     avro_rounds=3,
+    sail_scale=0.1,
+    sail_rounds=2,
 )
 
 

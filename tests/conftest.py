@@ -103,6 +103,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not servers.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.server)
+    engine = config.getoption("--zkafka-engine")
+    others = [item for item in items if any(mark.args != (engine,) for mark in item.iter_markers("only_on"))]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
     durations = Durations(DURATIONS)
     if shard := config.getoption("--zkafka-shard"):
         kept = in_shard(items, durations, shard)
@@ -122,6 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--zkafka-require-servers", action="store_true", help="a skipped test is a failure (for CI)")
     parser.addoption("--zkafka-transport", default="auto", help="reads that name no transport take this one")
+    parser.addoption("--zkafka-engine", choices=["spark", "sail"], default="spark", help="run the tests that Sail can run")
     parser.addoption("--zkafka-seed", default=11, type=int, help="of the faults that tests inject at random [11]")
     parser.addoption("--zkafka-shard", metavar="K/N", help="run the K-th of N parts, balanced by recorded durations")
     parser.addoption("--zkafka-record", action="store_true", help=f"record the durations of tests in {DURATIONS.name}")
@@ -155,8 +160,14 @@ def _transport(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two cores, the settings of spark-conf/, and also Spark's own connector."""
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores, the settings of spark-conf/, and also Spark's own connector; or a session of Sail."""
+    if request.config.getoption("--zkafka-engine") == "sail":
+        from tests.support.sail import sail_session
+
+        with sail_session() as session:
+            yield session
+        return
     from pyspark.sql import SparkSession
 
     from pyspark_zkafka.testing import fetch_jars
