@@ -37,7 +37,9 @@ def struct_type(columns: pa.Schema) -> StructType:
 
 
 def arrow_schema(frame: StructType | pa.Schema) -> pa.Schema:
-    """Return a frame's schema in Arrow's types; Sail already passes one.
+    """Return a frame's schema in Arrow's types; Sail passes one.
+
+    Timestamps have the time zone UTC; on Sail, those of a declared schema have the time zone of the session: see `in_utc`.
 
     Raises INVALID_SCHEMA for types that Spark cannot convert.
     """
@@ -52,3 +54,21 @@ def arrow_schema(frame: StructType | pa.Schema) -> pa.Schema:
         raise INVALID_SCHEMA(
             f"The frame {frame.simpleString()} cannot be used: {str(exc).rstrip('.')}; cast or leave out this type"
         ) from exc
+
+
+def in_utc(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the time zone UTC in all timestamps that have a time zone."""
+    return pa.schema(map(_in_utc, schema))
+
+
+def _in_utc(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return field.with_type(pa.timestamp(kind.unit, "UTC"))
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct(map(_in_utc, kind)))
+    if pa.types.is_map(kind):
+        return field.with_type(pa.map_(_in_utc(kind.key_field), _in_utc(kind.item_field)))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_in_utc(kind.value_field)))
+    return field

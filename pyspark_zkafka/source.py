@@ -86,17 +86,18 @@ class ZKafkaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make a batch reader of records or of a view, for a projection of the schema."""
         with prepared_worker():
-            from pyspark_zkafka.engines import arrow_schema
+            from pyspark_zkafka.engines import arrow_schema, in_utc
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.model.view_tables import require_view_projection
             from pyspark_zkafka.options.batch import parse_read
             from pyspark_zkafka.read.readers import PushdownReader, ViewReader, ZKafkaReader
 
             options = parse_read(self.options)
-            projection = arrow_schema(schema)
+            wanted = arrow_schema(schema)
+            projection = in_utc(wanted)
         if options.view is not None:
             require_view_projection(options.view, projection)
-            return ViewReader(options.view, options, projection)
+            return ViewReader(options.view, options, wanted)
         pinned = self._pin(options, projection.names)
         require_projection(projection, *_decoded(pinned, projection))
         # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. The setting is not
@@ -104,7 +105,7 @@ class ZKafkaDataSource(DataSource):
         # not narrowed.
         narrows = options.push_filters and is_called_by(_PUSHDOWN_WORKER)
         reader_class = PushdownReader if narrows else ZKafkaReader
-        return reader_class(options, projection, pinned)
+        return reader_class(options, wanted, pinned)
 
     @concise_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -153,7 +154,7 @@ class ZKafkaDataSource(DataSource):
         return ZKafkaStreamWriter(options, plan_write(options, frame, is_stream=True))
 
     def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> tuple[WriteOptions, pa.Schema]:
-        from pyspark_zkafka.engines import arrow_schema, require_spark
+        from pyspark_zkafka.engines import arrow_schema, in_utc, require_spark
         from pyspark_zkafka.model.rows import check_columns
         from pyspark_zkafka.options.batch import parse_append
 
@@ -165,7 +166,7 @@ class ZKafkaDataSource(DataSource):
             require_spark(
                 schema, "Exactly-once writes", f"its tasks have no identity by which a retry is recognized. {remedy}"
             )
-        frame = arrow_schema(schema)
+        frame = in_utc(arrow_schema(schema))
         check_columns(frame, options.topic, [] if options.formats is None else [c.column for c in options.formats.columns])
         return options, frame
 

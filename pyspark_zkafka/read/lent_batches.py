@@ -49,12 +49,15 @@ class Loans:
         """The number of lent batches that are not released."""
         return int(self._native.loans_count(self._open))
 
-    def lend(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the same batch, counted until nothing refers to its memory."""
+    def lend(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return a batch with the same memory, counted until nothing refers to it.
+
+        `schema` may have other time zones than the batch.
+        """
         place = CArray()
         batch._export_to_c(place.address)
         is_counted = self._native.lend(self._open, place.address)
-        exported = place.batch(batch.schema)  # which releases it
+        exported = place.batch(schema)  # which releases it
         if not is_counted:
             raise MemoryError("no memory to count batches")
         return exported
@@ -70,21 +73,24 @@ class Loans:
         return True
 
 
-def lent(batches: Iterator[pa.RecordBatch], patience_s: float = _PATIENCE_S) -> Iterator[pa.RecordBatch]:
-    """Yield a task's rows in order, in its batches or, if the engine keeps them, in fewer, larger ones."""
+def lent(batches: Iterator[pa.RecordBatch], schema: pa.Schema, patience_s: float = _PATIENCE_S) -> Iterator[pa.RecordBatch]:
+    """Yield a task's rows in order, in its batches or, if the engine keeps them, in fewer, larger ones.
+
+    `schema` may have other time zones than the batches.
+    """
     unsent: deque[pa.RecordBatch] = deque()
     with Loans() as loans:
         for batch in batches:
             unsent.append(batch)
             # While batches pile up, the engine keeps what it has: do not wait for each of them.
             while unsent and loans.wait_below(_LENT, patience_s if len(unsent) == 1 else 0.0):
-                yield loans.lend(unsent.popleft())
+                yield loans.lend(unsent.popleft(), schema)
         while unsent:
             if loans.wait_below(_LENT, patience_s):
-                yield loans.lend(unsent.popleft())
+                yield loans.lend(unsent.popleft(), schema)
             else:
                 for joined in _joined(list(unsent), _ROOM - loans.count):
-                    yield loans.lend(joined)
+                    yield loans.lend(joined, schema)
                 unsent.clear()
 
 

@@ -122,11 +122,12 @@ class ZKafkaReader(TaskObject, DataSourceReader):
             elif partition.splits:
                 from pyspark_zkafka.read.lent_batches import lent
 
-                yield from lent(self._read(partition))
+                yield from lent(self._read(partition), self._schema)
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
         with prepared_worker(for_task=True):
             from pyspark_zkafka.brokers.clients import consumer_properties
+            from pyspark_zkafka.engines import in_utc
             from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
             from pyspark_zkafka.records.select import open_consumer, open_fallback, open_joint, uses_native
 
@@ -135,8 +136,9 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
         properties = consumer_properties(connection, servers, options.client_group, largest, os.environ)
-        decoder = self._decoder()
-        schema = self._schema if decoder is None else decoder.raw
+        projection = in_utc(self._schema)
+        decoder = self._decoder(projection)
+        schema = projection if decoder is None else decoder.raw
 
         def start(split: Split, opened: ExitStack) -> SplitReader:
             consumer = opened.enter_context(open_consumer(connection, properties, split, schema, joint))
@@ -168,13 +170,13 @@ class ZKafkaReader(TaskObject, DataSourceReader):
                 if split is last[topic] and topic in uncertain:
                     reader.compare()
 
-    def _decoder(self) -> BatchDecoder | None:
-        if self._formats is None or self._formats.columns.keys().isdisjoint(self._schema.names):
+    def _decoder(self, projection: pa.Schema) -> BatchDecoder | None:
+        if self._formats is None or self._formats.columns.keys().isdisjoint(projection.names):
             return None
         with prepared_worker(for_task=True):
             from pyspark_zkafka.formats.decoding import BatchDecoder
 
-            return BatchDecoder(self._formats, self._schema)
+            return BatchDecoder(self._formats, projection)
 
 
 class PushdownReader(ZKafkaReader):

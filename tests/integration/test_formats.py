@@ -72,6 +72,7 @@ class TestText:
         frame = read(options, schema="offset bigint, value string")
         assert [tuple(row) for row in frame.collect()] == [(0, "é"), (2, None)]
 
+    @pytest.mark.only_on("spark")
     def test_a_view_in_sql(self, spark: SparkSession, zookeeper: dict[str, str], bad_text: str) -> None:
         """SQL creates a view with formats."""
         options = {
@@ -92,6 +93,7 @@ class TestText:
         with pytest.raises(Exception, match=r"INVALID_SCHEMA.*value cannot be.*key cannot be.*only mode=PERMISSIVE has it"):
             read({"subscribe": bad_text, "value.format": "string"}, schema=declared).collect()
 
+    @pytest.mark.only_on("spark")
     def test_a_stream_keeps_bad_records(
         self,
         stream: Callable[..., Stream],
@@ -187,6 +189,7 @@ class TestReadsWithARegistry:
         first = read({"subscribe": orders.topic, **confluent, "value.schema.version": "1"})
         assert values(first) == [{"id": 1, "customer": "a"}, {"id": 2, "customer": None}, None, {"id": 3, "customer": "c"}]
 
+    @pytest.mark.only_on("spark")
     def test_a_frame_keeps_its_type(self, read: Read, orders: Orders, confluent: dict[str, str]) -> None:
         """A frame keeps the columns of the schema that was latest when it was created."""
         frame = read({"subscribe": orders.topic, **confluent})
@@ -223,22 +226,23 @@ class TestReadsWithARegistry:
         registry.register_schema(f"{other}-value", Schema(SECOND))
         both = {"subscribe": f"{orders.topic},{other}", **confluent}
         with pytest.raises(Exception, match=r"UNKNOWN_COLUMN_TYPE.*set value\.subject"):
-            read(both)
+            read(both).collect()
         assert values(read({**both, "value.subject": f"{orders.topic}-value"})) == [{"id": 1, "customer": "a"}]
 
     def test_an_unknown_subject(self, read: Read, confluent: dict[str, str], new_topic: NewTopic) -> None:
         """A topic without a schema raises an error that names the subject, when the frame is created."""
         topic = new_topic()
         with pytest.raises(Exception, match=rf"UNKNOWN_SUBJECT.*no latest version of subject {topic}-value"):
-            read({"subscribe": topic, **confluent})
+            read({"subscribe": topic, **confluent}).collect()
 
     @pytest.mark.long
     def test_no_registry(self, read: Read, confluent: dict[str, str], new_topic: NewTopic) -> None:
         """An unreachable registry raises an error that names its address."""
         given = {"subscribe": new_topic(), **confluent, "schema.registry.url": "http://127.0.0.1:1"}
         with pytest.raises(Exception, match=r"SCHEMA_REGISTRY_UNAVAILABLE.*http://127\.0\.0\.1:1 did not return"):
-            read(given)
+            read(given).collect()
 
+    @pytest.mark.only_on("spark")
     def test_a_stream_keeps_its_type(
         self, stream: Callable[..., Stream], orders: Orders, confluent: dict[str, str]
     ) -> None:
@@ -338,6 +342,7 @@ class TestWritesWithARegistry:
             assert values(read({"subscribe": topic, **confluent})) == [{"id": number}]
             assert registry.get_versions(f"{topic}-value") == [1]
 
+    @pytest.mark.only_on("spark")
     def test_exactly_once(
         self, spark: SparkSession, read: Read, zookeeper: dict[str, str], confluent: dict[str, str], new_topic: NewTopic
     ) -> None:

@@ -18,6 +18,7 @@ Read = Callable[..., "DataFrame"]
 HeaderOfAnyName = Callable[[str, bytes], None]
 
 
+@pytest.mark.only_on("spark")
 @pytest.mark.parametrize("path", [*seldom("librdkafka"), "direct"])
 def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
     """A write refuses a header key that is not UTF-8 and quotes it, before its batch is sent."""
@@ -30,6 +31,7 @@ def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new
     assert read({"subscribe": topic}).collect() == []
 
 
+@pytest.mark.only_on("spark")
 @pytest.mark.parametrize("path", ["librdkafka", "direct"])
 def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
     """A header value declared as string may contain any bytes, which are written unchanged."""
@@ -52,6 +54,7 @@ def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyNa
     assert [row.value for row in read(options).collect()] == [b"v"]
 
 
+@pytest.mark.only_on("spark")
 @pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 def test_stream_with_a_limit_of_bytes(
     stream: Callable[..., Stream], new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str

@@ -143,6 +143,7 @@ def test_plan_follows_leaders(zookeeper: dict[str, str], zkafka_cluster: LocalCl
         assert split.czxid
 
 
+@pytest.mark.only_on("spark")
 def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """minPartitions and maxRecordsPerPartition create more Spark partitions, and all records are read once."""
     topic = new_topic(partitions=2)
@@ -153,6 +154,7 @@ def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -
         assert sorted(int(r.value) for r in frame.collect()) == list(range(1000))
 
 
+@pytest.mark.only_on("spark")
 @pytest.mark.parametrize("transport", ["direct", *seldom("librdkafka")])
 def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, transport: str) -> None:
     """minRecordsPerPartition creates fewer Spark partitions, even across topics, and all records are read once."""
@@ -171,6 +173,7 @@ def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewT
         assert [r.offset for r in rows if (r.topic, r.partition) == (topics[0], 3)] == list(range(100))
 
 
+@pytest.mark.only_on("spark")
 def test_joined_splits_of_a_topic_created_anew(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """A task with several partitions fails if their topic was deleted and created again."""
     topic = new_topic(partitions=3)

@@ -72,6 +72,7 @@ def test_batch(read: Read, hours: tuple[str, int]) -> None:
         *seldom(({"startingTimestamp": "90 minutes ago"}, {0: [9], 1: [0, 1, 2]})),
     ],
 )
+@pytest.mark.only_on("spark")
 def test_stream(
     stream: NewStream,
     zkafka_cluster: LocalCluster,

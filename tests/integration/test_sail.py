@@ -69,6 +69,35 @@ def test_both_ways(spark: SparkSession, connection: dict[str, str], read: Read, 
     assert {row.topic for row in read({"view": "topics"}).collect()} >= {topic}
 
 
+EVENT = """{"type": "record", "name": "Event", "fields": [
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "past", "type": {"type": "array", "items": {"type": "long", "logicalType": "timestamp-millis"}}}]}"""
+
+
+def test_declared_timestamps(spark: SparkSession, brokers: dict[str, str], new_topic: NewTopic) -> None:
+    """In a session with another time zone, timestamps keep their instants, in columns, views, and fields of formats."""
+    topic = new_topic(config={"retention.ms": "-1"})
+    avro = {"value.format": "avro", "value.schema": EVENT}
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        at = "timestamp_micros(1698539400000000)"
+        frame = spark.range(0, 1, 1, 1).selectExpr(
+            f"named_struct('at', {at}, 'past', array({at})) as value", f"{at} as timestamp"
+        )
+        save(frame, {**brokers, **avro, "topic": topic})
+        source = spark.read.format("zkafka").options(**brokers)
+        for schema in ("timestamp timestamp, value struct<at: timestamp, past: array<timestamp>>", None):
+            reader = source if schema is None else source.schema(schema)
+            found = reader.options(**avro, subscribe=topic).load()
+            row = found.selectExpr("unix_micros(timestamp)", "unix_micros(value.at)", "unix_micros(value.past[0])").first()
+            assert tuple(row) == (1698539400000000,) * 3
+        rows = spark.read.format("zkafka").options(**brokers, view="brokers").schema("id int, timestamp timestamp").load()
+        assert rows.count() == 3
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
 @pytest.mark.parametrize(
     ("options", "condition"),
     [

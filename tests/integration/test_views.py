@@ -74,6 +74,7 @@ def client(zkafka_cluster: LocalCluster, group: str, two_topics: tuple[str, str]
         yield client
 
 
+@pytest.mark.only_on("spark")
 @pytest.mark.parametrize("name", VIEWS)
 def test_schema(read: Read, new_topic: NewTopic, name: str) -> None:
     """Each view has its own columns, and can be read and counted in any cluster."""
@@ -127,6 +128,7 @@ def test_controller(spark: SparkSession, connection: dict[str, str], zkafka_clus
     assert (row.epoch is None) == (row.timestamp is None) == ("zookeeper.connect" not in connection)
 
 
+@pytest.mark.only_on("spark")
 def test_plan(spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """The view plan has the ranges of a read with the same options, and the Spark task of each."""
     topic = new_topic(partitions=2, replication=2)
@@ -303,4 +305,4 @@ def test_joining_views(view: View, read: Read, client: KazooClient, group: str, 
 def test_contradicting_options(read: Read) -> None:
     """Options that do not fit the view are refused before anything is read."""
     with pytest.raises(Exception, match=r"2 problem.*leave out subscribe.*startingOffsets is about reading records"):
-        read({"view": "brokers", "startingOffsets": "earliest", "subscribe": "t"})
+        read({"view": "brokers", "startingOffsets": "earliest", "subscribe": "t"}).collect()

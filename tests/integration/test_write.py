@@ -223,7 +223,11 @@ class TestRefused:
         [
             (20_000, {}),
             (2_000, {"kafka.compression.type": "lz4"}),
-            (20_000, {"deliveryGuarantee": "exactly-once", "batchId": "1", "writerName": "small"}),
+            pytest.param(
+                20_000,
+                {"deliveryGuarantee": "exactly-once", "batchId": "1", "writerName": "small"},
+                marks=pytest.mark.only_on("spark"),
+            ),
         ],
     )
     def test_smaller_batches(

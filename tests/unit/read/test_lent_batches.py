@@ -27,7 +27,7 @@ def batches(count: int, rows: int = 3) -> Iterator[pa.RecordBatch]:
 def test_count() -> None:
     """A batch counts until the last reference to its memory is gone, in whatever thread that is."""
     with Loans() as loans:
-        first, second = (loans.lend(batch) for batch in batches(2))
+        first, second = (loans.lend(batch, SCHEMA) for batch in batches(2))
         values = first.column(0).slice(1)
         assert loans.count == 2
         del first
@@ -42,16 +42,29 @@ def test_count() -> None:
         assert loans.count == 0
 
 
+def test_other_time_zones() -> None:
+    """The engine's schema may have other time zones, also within columns; the instants stay the same."""
+    times = pa.array([0, None, 5_000_000], pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"at": times, "past": pa.array([[0], None, [1, 2]], pa.list_(pa.timestamp("us", "UTC")))})
+    berlin = pa.timestamp("us", "Europe/Berlin")
+    wanted = pa.schema([("at", berlin), ("past", pa.list_(berlin))])
+    [found] = lent(iter([batch]), wanted)
+    found.validate(full=True)
+    assert found.schema == wanted
+    assert found.column("at").cast(pa.int64()).to_pylist() == [0, None, 5_000_000]
+    assert found.column("past").flatten().cast(pa.int64()).to_pylist() == [0, 1, 2]
+
+
 def test_contents() -> None:
     """A lent batch equals the original, also as a slice and without rows or columns, and outlives the counting."""
     whole = next(batches(1, rows=20))
     empty = pa.RecordBatch.from_struct_array(pa.array([{}] * 4, pa.struct([])))
     with Loans() as loans:
         for batch in (whole, whole.slice(3, 9), whole.slice(0, 0), empty):
-            found = loans.lend(batch)
+            found = loans.lend(batch, batch.schema)
             found.validate(full=True)
             assert (found, found.num_rows, found.schema) == (batch, batch.num_rows, batch.schema)
-        kept = loans.lend(whole)
+        kept = loans.lend(whole, SCHEMA)
         assert pickle.loads(pickle.dumps(kept)) == whole
     del batch, found
     assert kept == whole
@@ -60,7 +73,7 @@ def test_contents() -> None:
 def taken(source: Iterator[pa.RecordBatch], keep: Callable[[int], bool], patience_s: float = 0.01) -> list[pa.RecordBatch]:
     """Take all batches, and keep those whose number `keep` selects, each until the end."""
     kept, rows = [], []
-    for number, batch in enumerate(lent(source, patience_s)):
+    for number, batch in enumerate(lent(source, SCHEMA, patience_s)):
         rows.append(pc.fill_null(batch.column(0), b"null").to_pylist())
         if keep(number):
             kept.append(batch)
@@ -72,7 +85,7 @@ def taken(source: Iterator[pa.RecordBatch], keep: Callable[[int], bool], patienc
 
 def test_released_batches() -> None:
     """Batches that the engine releases reach it unchanged, however many there are."""
-    seen = [batch.num_rows for batch in lent(batches(100))]
+    seen = [batch.num_rows for batch in lent(batches(100), SCHEMA)]
     assert seen == [3] * 100
 
 
@@ -102,7 +115,7 @@ def test_slow_release() -> None:
             read += 1
             yield batch
 
-    found = lent(source(), patience_s=60.0)
+    found = lent(source(), SCHEMA, patience_s=60.0)
     kept = [next(found) for _ in range(12)]
     timer = threading.Timer(0.2, kept.pop)
     timer.start()
@@ -122,7 +135,7 @@ def test_closed() -> None:
         finally:
             closed.append(True)
 
-    found = lent(source())
+    found = lent(source(), SCHEMA)
     next(found)
     found.close()  # type: ignore[attr-defined]
     assert closed == [True]

@@ -175,6 +175,6 @@ def test_a_frame_without_decoded_columns() -> None:
     options = parse_read({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", "value.format": "string"})
     formats = pin_formats(options)
     text = pa.schema([("offset", pa.int64()), ("value", pa.string())])
-    assert ZKafkaReader(options, text, formats)._decoder() is not None
+    assert ZKafkaReader(options, text, formats)._decoder(text) is not None
     for schema in (pa.schema([]), pa.schema([("key", pa.binary())])):
-        assert ZKafkaReader(options, schema, formats)._decoder() is None
+        assert ZKafkaReader(options, schema, formats)._decoder(schema) is None
