@@ -13,6 +13,8 @@ from nox.logger import logger
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PAIRS = [
+    *((python, "4.0") for python in PYTHONS if python != "3.14"),  # which pyspark 4.0 does not name
+    *((python, "4.1") for python in PYTHONS),
     *((python, "4.2") for python in PYTHONS),
     *((python, "4.3") for python in PYTHONS if python != "3.10"),  # pyspark 4.3 needs Python 3.11
 ]
@@ -34,9 +36,9 @@ if HERE != PYTHONS:
 
 
 def _server_pairs() -> list[tuple[str, str]]:
-    """The oldest pair, the newest one on this machine and the newest one."""
-    here = [pair for pair in PAIRS if pair[0] in HERE]
-    return list(dict.fromkeys([PAIRS[0], *here[-1:], PAIRS[-1]]))
+    """The oldest pair, the newest Python on this machine with each pyspark, and the newest pair."""
+    newest = {spark: (python, spark) for python, spark in PAIRS if python in HERE}
+    return list(dict.fromkeys([PAIRS[0], *newest.values(), PAIRS[-1]]))
 
 
 def _pytest(session: nox.Session, spark: str, *arguments: str) -> None:

@@ -2,15 +2,79 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA, UNSUPPORTED_ENGINE
+from pyspark_zkafka.conditions import INVALID_SCHEMA, UNSUPPORTED_ENGINE, UNSUPPORTED_PYSPARK
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.worker import is_within_pyspark
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from pyspark.sql.types import StructType
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef, misc]
+        """A writer of streams that takes Arrow batches: Spark 4.0 asks only for the base class of the batch writers."""
+
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable
+    from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
+    from pyspark.sql.streaming.datasource import ReadMaxRows as ReadMaxRows
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2
+    HAS_READ_LIMITS = False
+
+    class ReadLimit:  # type: ignore[no-redef]
+        """Stands for a limit of a micro-batch."""
+
+    @dataclass
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """A micro-batch without limits."""
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
+        """A limit of records."""
+
+        max_rows: int
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands for the interface of streams with fixed ends."""
+else:
+    HAS_READ_LIMITS = True
+
+OLDEST_SPARK = 4, 0
+LIMITS = "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"
+"""Options of streams that need read limits."""
+
+
+def require_pyspark() -> None:
+    """Raise UNSUPPORTED_PYSPARK if Spark lacks Python data sources: a cluster's Spark is not chosen by pip."""
+    if tuple(map(int, pyspark.__version__.split(".")[:2])) < OLDEST_SPARK:
+        raise UNSUPPORTED_PYSPARK(f"pyspark is {pyspark.__version__}, and zkafka needs 4.0 or later")
+
+
+def require_read_limits(options: Collection[str]) -> None:
+    """Raise UNSUPPORTED_PYSPARK if options limit the micro-batches of a stream, and Spark has no read limits.
+
+    Spark would run a query with availableNow as one micro-batch, whose limit would end it too early.
+    """
+    given = {name.lower() for name in options}
+    limits = [name for name in LIMITS if name.lower() in given]
+    if limits and not HAS_READ_LIMITS:
+        raise UNSUPPORTED_PYSPARK(
+            f"pyspark is {pyspark.__version__}, and limits of micro-batches need 4.2 or later; leave out {listing(limits)}"
+        )
 
 
 def require_spark(frame: StructType | pa.Schema, what: str, remedy: str) -> None:
@@ -31,9 +95,24 @@ def engine_schema(columns: pa.Schema) -> StructType | pa.Schema:
 def struct_type(columns: pa.Schema) -> StructType:
     """Return Spark's type of a frame's columns."""
     from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-    found: StructType = from_arrow_schema(columns)
-    return found
+    def with_fields(kind: StructType, fields: Iterable[pa.Field]) -> StructType:
+        both = zip(kind, fields, strict=True)
+        return StructType([StructField(f.name, with_nullability(f.dataType, a.type), f.nullable) for f, a in both])
+
+    def with_nullability(kind: DataType, arrow: pa.DataType) -> DataType:
+        if isinstance(kind, ArrayType):
+            return ArrayType(with_nullability(kind.elementType, arrow.value_type), arrow.value_field.nullable)
+        if isinstance(kind, MapType):
+            value = with_nullability(kind.valueType, arrow.item_type)
+            return MapType(kind.keyType, value, arrow.item_field.nullable)
+        if isinstance(kind, StructType):
+            return with_fields(kind, arrow)
+        return kind
+
+    # Spark 4.0 has another default, and takes all elements for nullable.
+    return with_fields(from_arrow_schema(columns, prefer_timestamp_ntz=True), columns)
 
 
 def arrow_schema(frame: StructType | pa.Schema) -> pa.Schema:
@@ -48,8 +127,10 @@ def arrow_schema(frame: StructType | pa.Schema) -> pa.Schema:
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    # Before Spark 4.2, timestamps always have the time zone UTC.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     try:
-        return to_arrow_schema(frame, timezone="UTC")
+        return to_arrow_schema(frame, **zone)
     except PySparkException as exc:
         raise INVALID_SCHEMA(
             f"The frame {frame.simpleString()} cannot be used: {str(exc).rstrip('.')}; cast or leave out this type"

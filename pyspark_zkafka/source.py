@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark.sql.datasource import DataSource
 
 from pyspark_zkafka.worker import concise_errors, is_called_by, prepared_worker
@@ -45,11 +44,10 @@ class ZKafkaDataSource(DataSource):
 
     @concise_errors()
     def __init__(self, options: dict[str, str]) -> None:
-        """Refuse a Spark without the classes that the readers extend: a cluster's Spark is not chosen by pip."""
-        if tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2):
-            from pyspark_zkafka.conditions import UNSUPPORTED_PYSPARK
+        """Refuse a Spark that is too old."""
+        from pyspark_zkafka.engines import require_pyspark
 
-            raise UNSUPPORTED_PYSPARK(f"pyspark is {pyspark.__version__}, and zkafka needs 4.2 or later")
+        require_pyspark()
         super().__init__(options)
 
     @concise_errors()
@@ -111,15 +109,16 @@ class ZKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
         with prepared_worker():
-            from pyspark_zkafka.engines import arrow_schema, require_spark
+            from pyspark_zkafka.engines import HAS_READ_LIMITS, arrow_schema, require_read_limits, require_spark
             from pyspark_zkafka.errors import ZKafkaError
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.options.stream import parse_stream
-            from pyspark_zkafka.read.readers import RefusedStream, ZKafkaStreamReader
+            from pyspark_zkafka.read.readers import RefusedStream, UnlimitedStreamReader, ZKafkaStreamReader
 
         try:
             require_spark(schema, "Streams", "read a batch with spark.read, or run the stream on Spark")
             options = parse_stream(self.options)
+            require_read_limits(self.options)
             projection = arrow_schema(schema)
             pinned = self._pin(options.read, projection.names)
             require_projection(projection, *_decoded(pinned, projection))
@@ -127,7 +126,8 @@ class ZKafkaDataSource(DataSource):
             if not is_called_by(_PLANNER):
                 raise
             return RefusedStream(error)
-        return ZKafkaStreamReader(options, projection, pinned)
+        reader_class = ZKafkaStreamReader if HAS_READ_LIMITS else UnlimitedStreamReader
+        return reader_class(options, projection, pinned)
 
     @concise_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
@@ -54,15 +55,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("whole", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("everyday", settings.get_profile("whole"), max_examples=40)
 
+SPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
+_CONNECTOR = {(4, 0): "4.0.0", (4, 1): "4.1.1"}.get(SPARK_VERSION, "4.2.0")
 KAFKA_CONNECTOR = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_CONNECTOR}",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
 """Spark's own connector, the peer of the parity tests."""
 
-SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
+SPARK_AVRO = f"org.apache.spark:spark-avro_2.13:{_CONNECTOR}"
 """Spark's from_avro and to_avro."""
 
 FAST = {
@@ -78,6 +81,8 @@ FAST = {
 def pytest_configure(config: pytest.Config) -> None:
     """Try fewer examples of each property in runs without long tests."""
     settings.load_profile("everyday" if config.option.markexpr == "not long" else "whole")
+    if SPARK_VERSION < (4, 1):  # its `collect` does not close its socket
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,7 +103,11 @@ def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Mark server tests, select the shard, and sort the tests so that workers start with the longest units."""
+    """Mark server tests, select by Spark's version and the shard, and sort: workers start with the longest units."""
+    unsupported = {item for item in items for needed in item.iter_markers("spark") if needed.args > SPARK_VERSION}
+    if unsupported:
+        config.hook.pytest_deselected(items=list(unsupported))
+        items[:] = [item for item in items if item not in unsupported]
     servers = {ROOT / folder for folder in SERVER_FOLDERS}
     for item in items:
         if not servers.isdisjoint(item.path.parents):

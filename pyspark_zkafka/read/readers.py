@@ -12,21 +12,10 @@ from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from pyspark_zkafka.conditions import UNSUPPORTED_PYSPARK
+from pyspark_zkafka.engines import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark_zkafka.model.planning import Split, coalesce
 from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
@@ -42,6 +31,7 @@ from pyspark_zkafka.worker import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from pyspark_zkafka.errors import ZKafkaError
     from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats
@@ -56,15 +46,16 @@ B = TypeVar("B")
 
 _MOST_SERVERS = 10
 _NO_ROW_LIMIT = 2**63 - 1
-_OPERATORS: dict[type[Filter], Operator] = {
-    EqualTo: "=",
-    EqualNullSafe: "=",
-    In: "in",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
+_OPERATORS: dict[str, Operator] = {
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "In": "in",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
 }
+"""Comparisons by the names of Spark's classes, which Spark 4.0 lacks."""
 
 
 @dataclass(frozen=True)
@@ -270,6 +261,44 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
         return self._driver
 
 
+class UnlimitedStreamReader(ZKafkaStreamReader):
+    """Reads a stream with Spark 4.0 and 4.1, which pass `latestOffset` neither a start nor a limit.
+
+    Spark requests the next end when a micro-batch is finished. The start is therefore the end of the last micro-batch whose
+    partitions Spark has requested. A restarted query first requests the partitions from its last planned end to the same
+    end, and then the partitions of that micro-batch if it is not finished. A new query has requested none.
+    """
+
+    _last: dict[str, Any] | None = None
+    _start: dict[str, Any] | None = None
+
+    @concise_errors()
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        """Commit the positions of the last micro-batch. Returns the end of the next one, or the last end again."""
+        self._start = self.initialOffset() if self._last is None else self._last
+        return self._opened_driver().latest(self._start, limited=False)
+
+    @concise_errors()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the splits of the micro-batch; see `ZKafkaStreamReader.partitions`.
+
+        Raises UNSUPPORTED_PYSPARK if a checkpoint's last end comes after a request for the next end: the query looked new.
+        """
+        if self._last is None and self._start is not None and start == end != self._start:
+            raise UNSUPPORTED_PYSPARK(
+                "Spark has planned the next micro-batch of this query before it named the last one; set "
+                "spark.sql.streaming.triggerAvailableNowWrapper.enabled to false, or use pyspark 4.2 or later"
+            )
+        self._last = end
+        return super().partitions(start, end)
+
+    @concise_errors()
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commit finished positions. Spark does not request the partitions of a frame that it knows to be empty."""
+        self._last = end
+        super().commit(end)
+
+
 class RefusedStream(ZKafkaStreamReader):
     """Stands for a stream with refused options: every planning call raises the error.
 
@@ -283,6 +312,11 @@ class RefusedStream(ZKafkaStreamReader):
     @concise_errors()
     def getDefaultReadLimit(self) -> ReadLimit:
         """Raise the error, in the first call of most queries."""
+        raise self._error
+
+    @concise_errors()
+    def latestOffset(self, *_: Any) -> dict[str, Any]:
+        """Raise the error: the first call of most queries in Spark 4.0 and 4.1, which pass no arguments."""
         raise self._error
 
     def _opened_driver(self) -> StreamDriver:
@@ -393,7 +427,7 @@ def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity
 
 
 def _comparison(spark_filter: Any) -> Comparison | None:
-    operator = _OPERATORS.get(type(spark_filter))
+    operator = _OPERATORS.get(type(spark_filter).__name__)
     if operator is None or len(spark_filter.attribute) != 1:
         return None
     value = tuple(spark_filter.value) if operator == "in" else spark_filter.value

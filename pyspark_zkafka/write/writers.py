@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_zkafka.conditions import DELIVERY_MISCOUNTED, UNKNOWN_TOPIC
+from pyspark_zkafka.engines import DataSourceStreamArrowWriter
 from pyspark_zkafka.errors import BrokersUnavailable, listing
 from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
 from pyspark_zkafka.model.ledger import (

@@ -73,6 +73,7 @@ def test_clock(clock: JumpingClock) -> None:
     assert 0.2 <= waited_s < 20
 
 
+@pytest.mark.spark(4, 2)
 @pytest.mark.long
 @pytest.mark.parametrize("membership", ["zookeeper", "kafka"])
 def test_copy(

@@ -11,7 +11,7 @@ from tests.faults.harness.nemesis import Planned
 from tests.faults.harness.run import Scenario, run
 from tests.faults.harness.workloads import Workload, workload
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.spark(4, 2)]
 
 
 @pytest.fixture

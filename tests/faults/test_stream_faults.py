@@ -147,6 +147,7 @@ class TestReplacedTopic:
         assert [(s.partition.topic, s.start, s.until) for s in splits] == [(other, 0, 10)]
 
 
+@pytest.mark.spark(4, 2)
 @pytest.mark.long
 def test_retention(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
     """When unread records are deleted, a stream fails and names them, or continues after them and repeats none."""
@@ -406,6 +407,7 @@ def test_zookeeper_silent(stream: NewStream, zkafka_cluster: LocalCluster, new_t
 class TestAvailableNow:
     """Queries with fixed end offsets, which must not finish before reaching them."""
 
+    @pytest.mark.spark(4, 2)
     @pytest.mark.long
     def test_silent_broker(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
         """A query waits for a leader that is silent for a while."""
@@ -415,6 +417,7 @@ class TestAvailableNow:
         self._run_through_silence(found, zkafka_cluster, 2)
         assert [found.offsets(number) for number in range(3)] == [list(range(10))] * 3
 
+    @pytest.mark.spark(4, 2)
     def test_silent_zookeeper(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
         """A member whose session has expired joins again and reads the rest."""
         topic = new_topic(partitions=2)

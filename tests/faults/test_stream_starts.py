@@ -164,6 +164,7 @@ def test_offsets_of_a_deleted_topic(planner: NewPlanner, zkafka_cluster: LocalCl
     assert spans(again.latest(end, limited=True), topic) == {0: (9, 12)}
 
 
+@pytest.mark.spark(4, 2)
 def test_reset_while_the_query_runs(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
     """An operator's forward reset of the group's offset takes effect when the query is restarted."""
     topic = new_topic(partitions=1)

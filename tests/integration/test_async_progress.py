@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.testing import LocalCluster
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.spark(4, 2)]
 PARTITIONS = range(2)
 HALT = "halt"
 _NEVER_MS = "600000"  # the checkpoint stores only the first micro-batch of a run

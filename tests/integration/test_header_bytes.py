@@ -55,6 +55,7 @@ def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyNa
 
 
 @pytest.mark.only_on("spark")
+@pytest.mark.spark(4, 2)
 @pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 def test_stream_with_a_limit_of_bytes(
     stream: Callable[..., Stream], new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str

@@ -34,6 +34,7 @@ def lags(spark: SparkSession) -> Iterator[list[QueryLag]]:
     spark.streams.removeListener(listener)
 
 
+@pytest.mark.spark(4, 2)
 def test_a_limited_query_of_a_group(
     spark: SparkSession,
     zookeeper: dict[str, str],
@@ -71,6 +72,7 @@ def test_bytes_of_decoded_columns(spark: SparkSession, zookeeper: dict[str, str]
     assert LagListener.observe_bytes(frame).schema == frame.schema
 
 
+@pytest.mark.spark(4, 2)
 @pytest.mark.long
 def test_a_query_without_a_group(
     spark: SparkSession,

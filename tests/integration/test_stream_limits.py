@@ -30,6 +30,7 @@ class TestLimits:
     def sizes(self, found: Any, partition: int) -> list[int]:
         return [sum(r.partition == partition for r in batch) for batch in found.batches]
 
+    @pytest.mark.spark(4, 2)
     def test_records(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """maxOffsetsPerTrigger is divided in proportion to the backlogs, and a small backlog is not starved.
 
@@ -48,6 +49,7 @@ class TestLimits:
         assert positions(json.loads(progress["endOffset"]), topic) == {"0": 19, "1": 1}
         assert progress["numInputRows"] == 20
 
+    @pytest.mark.spark(4, 2)
     def test_bytes(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """maxBytesPerTrigger is converted into records with the measured record size of each partition."""
         topic = new_topic(partitions=2)
@@ -58,6 +60,7 @@ class TestLimits:
         assert self.sizes(found, 0) == [60, 40]
         assert self.sizes(found, 1) == [6, 4]
 
+    @pytest.mark.spark(4, 2)
     @pytest.mark.long
     def test_minimum(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """With minOffsetsPerTrigger, a backlog at the start is read at once, later records if enough or after the delay."""
@@ -83,6 +86,7 @@ class TestLimits:
         found.wait_for(14)
         assert came[3] - begin > 8
 
+    @pytest.mark.spark(4, 2)
     def test_minimum_of_more_partitions(
         self, new_driver: NewDriver, zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
@@ -108,6 +112,7 @@ class TestLimits:
         now[0] += 60
         assert positions(one.latest(second, limited=True), topic) == {"0": 9, "1": 3}
 
+    @pytest.mark.spark(4, 2)
     def test_once(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """Trigger.Once reads all available records in one micro-batch, whatever the limits."""
         topic = new_topic()
@@ -145,6 +150,7 @@ class TestLimits:
 class TestAvailableNow:
     """Queries with Trigger.AvailableNow."""
 
+    @pytest.mark.spark(4, 2)
     @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
     def test_bounds(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
@@ -182,6 +188,7 @@ class TestAvailableNow:
         found.run()
         assert [len(batch) for batch in found.batches] == [0, 1]
 
+    @pytest.mark.spark(4, 2)
     def test_minimum(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """A run does not wait for minOffsetsPerTrigger."""
         topic = new_topic()

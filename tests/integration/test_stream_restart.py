@@ -46,6 +46,7 @@ class TestRestart:
             query.stop()
         assert (found.offsets(0), found.offsets(1)) == (list(range(30)), list(range(9)))
 
+    @pytest.mark.spark(4, 2)
     @pytest.mark.parametrize("trigger", [{"availableNow": True}, *seldom({"processingTime": "0 seconds"})], ids=str)
     def test_failed_batch(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic, trigger: dict[str, Any]

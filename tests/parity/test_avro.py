@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pyarrow as pa
 
+from pyspark_zkafka.engines import arrow_schema
 from pyspark_zkafka.formats import avro
 
 if TYPE_CHECKING:
@@ -111,7 +112,6 @@ def _payloads() -> list[bytes]:
 def _both_read(spark: SparkSession, schema: Any, **options: str) -> None:
     """Check that our decoder gives the type and the rows of from_avro."""
     from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.pandas.types import to_arrow_type
 
     payloads = _payloads()
     frame = spark.createDataFrame(
@@ -120,7 +120,7 @@ def _both_read(spark: SparkSession, schema: Any, **options: str) -> None:
     column = from_avro("payload", json.dumps(_SCHEMA), {"mode": "FAILFAST", **options}).alias("value")
     theirs = frame.sort("n").select(column)
     ours = avro.parse(json.dumps(schema))
-    assert str(ours.type) == str(to_arrow_type(theirs.schema["value"].dataType, timezone="UTC"))
+    assert str(ours.type) == str(arrow_schema(theirs.schema).field("value").type)
     done = ours.decoder(avro.parse(json.dumps(_SCHEMA)), ours.type).decode(pa.array(payloads))
     assert not done.malformed
     [*found] = spark.createDataFrame(pa.table({"value": done.column})).coalesce(1).collect()

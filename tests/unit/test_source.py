@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -16,8 +15,9 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from pyspark_zkafka.engines import ReadAllAvailable
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.read.readers import PushdownReader, ZKafkaReader, ZKafkaStreamReader
+from pyspark_zkafka.read.readers import PushdownReader, UnlimitedStreamReader, ZKafkaReader, ZKafkaStreamReader
 from pyspark_zkafka.source import ZKafkaDataSource
 
 NODE = """{"type": "record", "name": "R", "fields": [
@@ -35,14 +35,26 @@ def source(**options: str) -> ZKafkaDataSource:
     return ZKafkaDataSource({**CONNECT, **options})
 
 
-@pytest.mark.parametrize("version", ["3.5.6", "4.1.2"])
-def test_older_pyspark(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pyspark that lacks classes of streams is refused by its version."""
-    monkeypatch.setattr("pyspark.__version__", version)
-    with pytest.raises(ZKafkaError, match=rf"UNSUPPORTED_PYSPARK.*pyspark is {version}, and zkafka needs 4\.2"):
+def test_older_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pyspark without Python data sources is refused by its version."""
+    monkeypatch.setattr("pyspark.__version__", "3.5.6")
+    with pytest.raises(ZKafkaError, match=r"UNSUPPORTED_PYSPARK.*pyspark is 3\.5\.6, and zkafka needs 4\.0"):
         source(subscribe="t")
-    monkeypatch.setattr("pyspark.__version__", "10.0.0.dev1")
-    assert source(subscribe="t").name() == "zkafka"
+    for version in ("4.0.5", "10.0.0.dev1"):
+        monkeypatch.setattr("pyspark.__version__", version)
+        assert source(subscribe="t").name() == "zkafka"
+
+
+def test_a_stream_without_read_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark has no read limits, streams have another reader, and each option that limits micro-batches is refused."""
+    monkeypatch.setattr("pyspark_zkafka.engines.HAS_READ_LIMITS", False)
+    assert isinstance(source(subscribe="t").streamReader(VALUE), UnlimitedStreamReader)
+    limits = {"maxOffsetsPerTrigger": "9", "maxBytesPerTrigger": "9", "minOffsetsPerTrigger": "9", "MaxTriggerDelay": "5m"}
+    for name, value in limits.items():
+        with pytest.raises(ZKafkaError, match=rf"UNSUPPORTED_PYSPARK.* need 4\.2 or later; leave out (?i:{name})"):
+            source(subscribe="t", **{name: value}).streamReader(VALUE)
+    monkeypatch.setattr("pyspark_zkafka.engines.HAS_READ_LIMITS", True)
+    assert type(source(subscribe="t", **limits).streamReader(VALUE)) is ZKafkaStreamReader
 
 
 def test_schema() -> None:
@@ -136,7 +148,10 @@ def test_refused_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_zkafka.source.is_called_by", lambda module: module.endswith("streaming_source_runner"))
     found = source(subscribe="t", endingOffsets="latest").streamReader(VALUE)
     calls = found.getDefaultReadLimit, found.initialOffset, found.prepareForTriggerAvailableNow
-    for call in (*calls, lambda: found.latestOffset({}, ReadAllAvailable()), lambda: found.partitions({}, {"end": 1})):
+    for call in (
+        *(*calls, lambda: found.latestOffset({}, ReadAllAvailable())),
+        *(lambda: found.latestOffset(), lambda: found.partitions({}, {"end": 1})),
+    ):
         with pytest.raises(OptionError, match="endingOffsets is an option of a read, not of a stream"):
             call()
     found.stop()

@@ -10,7 +10,7 @@ import pytest
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy, fail
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.spark(4, 2)]
 
 NewTopic = Callable[..., str]
 

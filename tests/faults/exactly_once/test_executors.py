@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.processes import alive, parent_of
 from tests.support.spark_standalone import SparkStandalone, spark_standalone
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.spark(4, 2)]
 
 ROOT = Path(__file__).resolve().parents[3]
 INJECTION = ROOT / "tests" / "faults" / "drivers" / "injection"

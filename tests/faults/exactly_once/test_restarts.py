@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy, fail
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.spark(4, 2)]
 
 WITH_UUID = ("key", "concat(cast(value AS string), ':', uuid()) AS value")
 

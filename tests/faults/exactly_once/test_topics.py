@@ -7,7 +7,7 @@ import pytest
 from tests.support.applications import Application
 from tests.support.copied_rows import ROWS, Copy, fail
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.spark(4, 2)]
 
 
 def test_partitions_added(copy: Copy) -> None:

@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
-
+from pyspark_zkafka.engines import ReadAllAvailable
 from pyspark_zkafka.errors import DataLoss, OptionError, ZKafkaError
 from pyspark_zkafka.model.checkpoint import StreamOffset
 from tests.faults.harness.history import Committed

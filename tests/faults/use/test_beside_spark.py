@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.testing import LocalCluster
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.spark(4, 2), pytest.mark.timeout(1200)]
 
 _SCHEDULES, _LENGTH = 8, 16
 _ENDS_IN_S = 120

@@ -16,7 +16,7 @@ from tests.faults.use.plants import PLANTS
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.long, pytest.mark.spark(4, 2), pytest.mark.timeout(1500)]
 
 
 @pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.history])

@@ -20,6 +20,8 @@ from tests.support.tiers import seldom
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
+pytestmark = pytest.mark.spark(4, 2)  # schedules with limits, and with Spark's calls since 4.2
+
 _SHORT, _MANY = 8, 25
 
 

@@ -67,6 +67,7 @@ def group(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topi
     return made
 
 
+@pytest.mark.spark(4, 2)
 @pytest.mark.long
 @pytest.mark.parametrize("is_patient", [True, False])
 def test_dead_member_with_a_longer_session(group: MemberGroup, stream: Callable[..., Stream], is_patient: bool) -> None:
@@ -87,6 +88,7 @@ def test_dead_member_with_a_longer_session(group: MemberGroup, stream: Callable[
             assert len(query.rows) == 2 * ROWS
 
 
+@pytest.mark.spark(4, 2)
 @pytest.mark.long
 def test_queries_that_end_at_different_times(group: MemberGroup, stream: Callable[..., Stream]) -> None:
     """Two queries of one group with fixed ends both succeed, although one takes longer to read its share."""
@@ -104,6 +106,7 @@ def test_queries_that_end_at_different_times(group: MemberGroup, stream: Callabl
     assert fast.rows
 
 
+@pytest.mark.spark(4, 2)
 @pytest.mark.long
 def test_queries_that_start_at_different_times(group: MemberGroup, stream: Callable[..., Stream]) -> None:
     """A query with later ends than another query reads what the other query leaves."""

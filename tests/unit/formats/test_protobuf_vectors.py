@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
+from pyspark_zkafka.engines import arrow_schema
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats.protobuf import ProtobufSchema, parse
 from tests.support.plain_values import array_of, plain_values
@@ -32,7 +32,7 @@ def schema_of(table: dict[str, Any]) -> ProtobufSchema:
 
 
 def type_of(table: dict[str, Any]) -> pa.DataType:
-    return to_arrow_type(StructType.fromJson(table["type"]), timezone="UTC")
+    return pa.struct(arrow_schema(StructType.fromJson(table["type"])))
 
 
 def unordered(value: Any, kind: pa.DataType) -> Any:

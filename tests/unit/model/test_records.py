@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -91,7 +90,7 @@ def spark_type(ddl: str) -> StructType:
 
 
 def spark_schema(ddl: str) -> pa.Schema:
-    return to_arrow_schema(spark_type(ddl), timezone="UTC")
+    return arrow_schema(spark_type(ddl))
 
 
 def column(messages: Sequence[FakeMessage], ddl: str) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -29,6 +28,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from pyspark_zkafka.engines import arrow_schema
 from pyspark_zkafka.model.spark_types import spark_name
 
 LTZ = "timestamp_ltz"  # unlike "timestamp", it does not depend on a setting
@@ -47,7 +47,7 @@ LTZ = "timestamp_ltz"  # unlike "timestamp", it does not depend on a setting
 )
 def test_names(kind: DataType) -> None:
     """A type has the name that Spark shows in a frame's schema."""
-    arrow = to_arrow_schema(StructType([StructField("c", kind)]), timezone="UTC").field("c").type
+    arrow = arrow_schema(StructType([StructField("c", kind)])).field("c").type
     expected = LTZ if kind == TimestampType() else kind.simpleString()
     assert spark_name(arrow) == expected
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_zkafka.engines import arrow_schema, struct_type
 from pyspark_zkafka.errors import OptionError
@@ -38,9 +37,7 @@ SPARK_TYPES = {
 def arrow(ddl: str) -> pa.Schema:
     """Return the Arrow schema that Spark makes from DDL, without Spark's parser, which needs a JVM."""
     fields = (column.split(" ") for column in ddl.split(", "))
-    return to_arrow_schema(
-        spark.StructType([spark.StructField(name, SPARK_TYPES[kind]) for name, kind in fields]), timezone="UTC"
-    )
+    return arrow_schema(spark.StructType([spark.StructField(name, SPARK_TYPES[kind]) for name, kind in fields]))
 
 
 def test_docs_have_every_column() -> None:

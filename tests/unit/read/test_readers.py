@@ -9,14 +9,16 @@ from random import Random
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from pyspark_zkafka.engines import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.formats.decoding import pin_formats
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.readers import (
+    UnlimitedStreamReader,
     ViewPartition,
     ViewReader,
     ZKafkaReader,
@@ -24,8 +26,10 @@ from pyspark_zkafka.read.readers import (
     one_ahead,
     split_partitions,
 )
+from tests.support.cases import each
 
 SCHEMA = pa.schema([("topic", pa.string())])
+CONNECT = {"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t"}
 
 
 class Log:
@@ -120,8 +124,7 @@ def test_servers_of_many_racks() -> None:
 
 def stream_reader(**options: str) -> ZKafkaStreamReader:
     """Return a reader that has not planned yet."""
-    given = {"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t", **options}
-    return ZKafkaStreamReader(parse_stream(given), pa.schema([pa.field("value", pa.binary())]))
+    return ZKafkaStreamReader(parse_stream({**CONNECT, **options}), pa.schema([pa.field("value", pa.binary())]))
 
 
 @pytest.mark.parametrize(
@@ -150,6 +153,68 @@ def test_a_stream_before_planning() -> None:
 def test_a_stream_is_pickled() -> None:
     """A reader survives pickling, since Spark sends it to the planning process."""
     assert pickle.loads(pickle.dumps(stream_reader())).getDefaultReadLimit() == ReadAllAvailable()
+
+
+class Driver:
+    """A stream's driver that plans micro-batches of ten records, and notes the starts that are known to be finished."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+
+    def initial(self) -> dict[str, int]:
+        return {"end": 0}
+
+    def latest(self, start: dict[str, int], *, limited: bool) -> dict[str, int]:
+        assert not limited
+        self.starts.append(start["end"])
+        return {"end": start["end"] + 10}
+
+    def splits(self, end: dict[str, int]) -> tuple[tuple[Split, ...], str]:
+        return (), "broker1:9092"
+
+    def commit(self) -> None:
+        """Do nothing."""
+
+
+Call = int | tuple[int, int]
+
+
+@each(
+    ("calls", "starts"),
+    [
+        (["latest", "initial", (0, 10), "latest", 10, (10, 20)], [0, 10]),  # a new query
+        (["latest", "initial", (0, 10), "latest", "latest"], [0, 10, 10]),  # no records after the first micro-batch
+        ([(30, 30), "latest", 30, (30, 40), "latest"], [30, 40]),  # a restart after a finished micro-batch
+        ([(30, 30), (20, 30), "latest", 30, (30, 40)], [30]),  # a restart that repeats a micro-batch
+        ([(10, 10), "initial", (0, 10), "latest"], [10]),  # a restart that repeats the first one
+        (["latest", "latest", "initial", (0, 10), "latest"], [0, 0, 10]),  # two requests before the first micro-batch
+        (["latest", "latest", 10, "latest"], [0, 0, 10]),  # Spark knows that the frame is empty
+    ],
+)
+def test_calls_of_spark_4_0(calls: list[str | Call], starts: list[int]) -> None:
+    """Without a start, a micro-batch starts at the end of the last finished one, or at the start of a new query."""
+    reader, driver = UnlimitedStreamReader(parse_stream(CONNECT), SCHEMA), Driver()
+    reader._driver = driver  # type: ignore[assignment]
+    for call in calls:
+        if call == "latest":
+            reader.latestOffset()
+        elif call == "initial":
+            assert reader.initialOffset() == {"end": 0}
+        elif isinstance(call, tuple):
+            reader.partitions({"end": call[0]}, {"end": call[1]})
+        else:
+            reader.commit({"end": call})
+    assert driver.starts == starts
+
+
+def test_a_checkpoint_that_comes_too_late() -> None:
+    """With Spark's wrapper of availableNow, a query on a checkpoint looks new, and is refused before it reads."""
+    reader = UnlimitedStreamReader(parse_stream(CONNECT), SCHEMA)
+    reader._driver = Driver()  # type: ignore[assignment]
+    reader.latestOffset()
+    with pytest.raises(ZKafkaError, match=r"UNSUPPORTED_PYSPARK.*triggerAvailableNowWrapper"):
+        reader.partitions({"end": 30}, {"end": 30})
+    assert reader.partitions({"end": 0}, {"end": 0}) == []  # a new query without records
 
 
 def view_reader() -> ViewReader:
