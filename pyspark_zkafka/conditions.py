@@ -35,7 +35,7 @@ INVALID_OPTIONS = errors.OptionError.define("""INVALID_OPTIONS
     Options are unknown, malformed or contradictory; the message lists every problem. Correct the listed options as
     described in [Options](options.md).""")
 TABLE_WITHOUT_OPTIONS = errors.OptionError.define("""TABLE_WITHOUT_OPTIONS
-    A table of SQL's `CREATE TABLE` has no options, because Spark 4.2 and 4.3 do not pass them to a Python data source.
+    A table of SQL's `CREATE TABLE` has no options, because Spark does not pass them to a Python data source.
     Use `CREATE TEMPORARY VIEW`, or name the options in each query; see [SQL](sql.md#tables).""")
 INVALID_OPTION = errors.OptionError.define("""INVALID_OPTION
     An option has a malformed value, or requires another option that is missing. Use the form shown in the message, or

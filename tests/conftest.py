@@ -81,7 +81,7 @@ FAST = {
 def pytest_configure(config: pytest.Config) -> None:
     """Try fewer examples of each property in runs without long tests."""
     settings.load_profile("everyday" if config.option.markexpr == "not long" else "whole")
-    if SPARK_VERSION < (4, 1):  # its `collect` does not close its socket
+    if SPARK_VERSION < (4, 2):  # its `collect` does not close its socket
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
