@@ -103,19 +103,16 @@ def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Mark server tests, select by Spark's version and the shard, and sort: workers start with the longest units."""
-    unsupported = {item for item in items for needed in item.iter_markers("spark") if needed.args > SPARK_VERSION}
-    if unsupported:
-        config.hook.pytest_deselected(items=list(unsupported))
-        items[:] = [item for item in items if item not in unsupported]
+    """Mark server tests, select by engine, Spark's version and shard, and sort: workers start with the longest units."""
+    engine = config.getoption("--zkafka-engine")
+    unfit = {item for item in items for mark in item.iter_markers("only_on") if mark.args != (engine,)}
+    unfit |= {item for item in items for mark in item.iter_markers("spark") if mark.args > SPARK_VERSION}
+    config.hook.pytest_deselected(items=list(unfit))
+    items[:] = [item for item in items if item not in unfit]
     servers = {ROOT / folder for folder in SERVER_FOLDERS}
     for item in items:
         if not servers.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.server)
-    engine = config.getoption("--zkafka-engine")
-    others = [item for item in items if any(mark.args != (engine,) for mark in item.iter_markers("only_on"))]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in set(others)]
     durations = Durations(DURATIONS)
     if shard := config.getoption("--zkafka-shard"):
         kept = in_shard(items, durations, shard)
