@@ -255,6 +255,7 @@ class TestReadsWithARegistry:
         assert [row.value.asDict() for row in query.rows] == [{"id": 1, "customer": "a"}, {"id": 2, "customer": "b"}]
 
     @pytest.mark.long
+    @pytest.mark.only_on("spark")
     def test_a_stream_survives_its_registry(
         self, stream: Callable[..., Stream], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:

@@ -58,6 +58,7 @@ def test_murmur2_vectors(spark: SparkSession, write: Callable[..., None], read: 
 
 
 @pytest.mark.long
+@pytest.mark.only_on("spark")
 def test_same_partitions_as_spark(
     spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic, zkafka_cluster: LocalCluster
 ) -> None:
