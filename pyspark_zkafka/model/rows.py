@@ -8,7 +8,7 @@ https://github.com/aappleby/smhasher/blob/master/src/MurmurHash3.cpp, for `RowDi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from typing import Any, TypeAlias
@@ -26,6 +26,8 @@ from pyspark_zkafka.model.topic_names import RULE, is_topic_name, shown_name
 
 _PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _QUOTED_BYTES = 60
+_GATHERED_ROWS = 10_000  # as many as Spark passes at once
+_GATHERED_BYTES = 4 * 1024 * 1024
 _TEXTS = (pa.string(), pa.large_string())
 _PAYLOADS = (*_TEXTS, pa.binary(), pa.large_binary())
 _NULL_FIELD = b"\xff\xff\xff\xff"
@@ -151,6 +153,20 @@ class OutgoingBatch:
             for row, headers in zip(others, self.headers[start:stop].to_pylist(), strict=True):
                 row["headers"] = [(h["key"], h["value"]) for h in headers or ()]
         return Rows(values, keys, others)
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, in order: Sail passes batches of 1,024 rows, and each one costs as much as thousands of rows."""
+    parts: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        parts.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _GATHERED_ROWS or size >= _GATHERED_BYTES:
+            yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+            parts, rows, size = [], 0, 0
+    if parts:
+        yield pa.concat_batches(parts)
 
 
 def outgoing(batch: pa.RecordBatch, topic: str | None, encode: Encode | None = None) -> Iterator[OutgoingBatch]:

@@ -32,7 +32,7 @@ from pyspark_zkafka.model.ledger import (
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import HashKeys, Router
 from pyspark_zkafka.model.planning import Assign, missing_topics
-from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
+from pyspark_zkafka.model.rows import OutgoingBatch, gathered, outgoing
 from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, WriteOptions
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.worker import TaskObject, concise_errors, prepared_worker
@@ -373,7 +373,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     properties = producer_properties(options.connection, plan.bootstrap_servers)
     with open_producer(options.connection, properties, plan.generation) as producer:
         task = RowSender(options, plan, producer, first_turn(context), hash_function(options.connection))
-        for batch in chain([first], batches):
+        for batch in gathered(chain([first], batches)):
             task.send(batch)
         return task.finish()
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.model.rows import OutgoingBatch, Rows, check_columns, outgoing
+from pyspark_zkafka.model import rows as row_module
+from pyspark_zkafka.model.rows import OutgoingBatch, Rows, check_columns, gathered, outgoing
 from tests.support.cases import each
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -121,6 +122,23 @@ def test_all_problems_of_a_frame_are_in_one_error() -> None:
         check_columns(pa.schema([("key", pa.int8()), ("partition", pa.int64())]), None)
     for problem in ("column key", "column partition", "no column value", "neither the option topic nor a column topic"):
         assert problem in str(caught.value)
+
+
+def test_gathered_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches are joined up to a number of rows or bytes; large ones are passed on, and the order stays."""
+    monkeypatch.setattr(row_module, "_GATHERED_ROWS", 10)
+    monkeypatch.setattr(row_module, "_GATHERED_BYTES", 1000)
+    sizes, found = [4, 0, 5, 1, 12, 2, 2], 0
+    batches = []
+    for size in sizes:
+        batches.append(pa.record_batch({"value": pa.array(map(str, range(found, found + size)), pa.string())}))
+        found += size
+    joined = list(gathered(iter(batches)))
+    assert [batch.num_rows for batch in joined] == [10, 12, 4]
+    assert [value for batch in joined for value in batch.column(0).to_pylist()] == [str(n) for n in range(found)]
+    large = pa.record_batch({"value": ["x" * 1000]})
+    assert [batch.num_rows for batch in gathered([large, large])] == [1, 1]
+    assert list(gathered([])) == []
 
 
 def test_topic_comes_from_option_or_column() -> None:
