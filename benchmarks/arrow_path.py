@@ -16,10 +16,10 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from benchmarks.cluster import Topic
 from benchmarks.shapes import SHAPES
+from pyspark_zkafka.engines import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark_zkafka.worker import TaskObject, prepared_worker
 
 if TYPE_CHECKING:

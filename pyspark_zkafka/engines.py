@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from ast import literal_eval  # noqa: TID251 - of a text that Spark has made, and that is not JSON
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -53,14 +55,25 @@ except ImportError:  # before Spark 4.2
 else:
     HAS_READ_LIMITS = True
 
-OLDEST_SPARK = 4, 0
+
+def _spark_version() -> tuple[int, ...]:
+    return tuple(map(int, pyspark.__version__.split(".")[:2]))
+
+
+HAS_TIMES = _spark_version() >= (4, 2)
+"""Whether frames can have columns of the type time. Spark 4.0 does not have it, and 4.1 disables it."""
 LIMITS = "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"
 """Options of streams that need read limits."""
 
 
+def progress_json(offset: str) -> str:
+    """Return an offset in a query's progress as JSON: with Spark Connect, 4.0 and 4.1 report a dict as Python shows it."""
+    return json.dumps(literal_eval(offset)) if offset.startswith("{'") else offset
+
+
 def require_pyspark() -> None:
     """Raise UNSUPPORTED_PYSPARK if Spark lacks Python data sources: a cluster's Spark is not chosen by pip."""
-    if tuple(map(int, pyspark.__version__.split(".")[:2])) < OLDEST_SPARK:
+    if _spark_version() < (4, 0):
         raise UNSUPPORTED_PYSPARK(f"pyspark is {pyspark.__version__}, and zkafka needs 4.0 or later")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import BinaryType, StringType
 
+from pyspark_zkafka.engines import progress_json
 from pyspark_zkafka.model.query_lag import LagHistory, QueryLag, parse_source_offsets, query_lag
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class LagListener(StreamingQueryListener):
     def _lags(self, progress: StreamingQueryProgress) -> Iterator[QueryLag]:
         run, observed = str(progress.runId), progress.observedMetrics.get(_OBSERVED)
         for number, source in enumerate(progress.sources):
-            offsets = parse_source_offsets(source.endOffset, source.latestOffset)
+            offsets = parse_source_offsets(progress_json(source.endOffset), progress_json(source.latestOffset))
             if offsets is None:
                 continue
             history = self._histories.get((run, number), LagHistory()).advance(offsets, source.numInputRows)

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
+from pyspark_zkafka.engines import HAS_TIMES
 from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, STRINGS, TypeLimits, is_list
 from pyspark_zkafka.model.spark_types import spark_name
@@ -43,7 +44,7 @@ _PLAIN |= {"double": pa.float64(), "bytes": pa.binary(), "string": pa.string()}
 _OF_KIND = {**_PLAIN, "enum": pa.string(), "fixed": pa.binary()}
 _OF_LOGICAL = {
     "date": pa.date32(),
-    "time-micros": pa.time64("ns"),
+    **({"time-micros": pa.time64("ns")} if HAS_TIMES else {}),
     "timestamp-millis": pa.timestamp("us", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
     "local-timestamp-millis": pa.timestamp("us"),

@@ -63,6 +63,13 @@ def test_arrow_batches_of_streams(old: ModuleType) -> None:
     assert issubclass(old.DataSourceStreamArrowWriter, DataSourceStreamWriter)
 
 
+def test_offsets_in_a_progress() -> None:
+    """Offsets are JSON, also where Spark shows a dict of Python; other texts stay as they are."""
+    for text in ('{"t": {"0": 5}}', "{'t': {'0': 5}}"):
+        assert engines.progress_json(text) == '{"t": {"0": 5}}'
+    assert engines.progress_json("None") == "None"
+
+
 def test_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time zones, nullability and variants survive the conversion to Arrow's types and back, in every version of Spark."""
     arrow = engines.arrow_schema(TYPES)
