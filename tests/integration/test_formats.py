@@ -288,7 +288,7 @@ class TestWritesWithARegistry:
         frame.write.format("zkafka").options(**zookeeper, **confluent, topic=topic).mode("append").save()
         deserialize = AvroDeserializer(registry)
         context = SerializationContext(topic, MessageField.VALUE)
-        raw = {row.key: row.value for row in read({"subscribe": topic}).collect()}
+        raw = {bytes(row.key): row.value and bytes(row.value) for row in read({"subscribe": topic}).collect()}
         assert raw[b"n"] is None
         assert deserialize(raw[b"k"], context) == {"id": 1, "customer": "a"}
         assert len(registry.get_versions(f"{topic}-value")) == 1
@@ -305,7 +305,7 @@ class TestWritesWithARegistry:
         zkafka_cluster.produce(topic, [{"value": payload}])
         frame = spark.sql("SELECT CAST('hello' AS BINARY) AS value")
         frame.write.format("zkafka").options(**zookeeper, **confluent, topic=topic).mode("append").save()
-        raw = [row.value for row in read({"subscribe": topic}).orderBy("offset").collect()]
+        raw = [bytes(row.value) for row in read({"subscribe": topic}).orderBy("offset").collect()]
         deserialize = AvroDeserializer(registry)
         found = [deserialize(value, SerializationContext(topic, MessageField.VALUE)) for value in raw]
         decoded = [bytes(row.value) for row in read({"subscribe": topic, **confluent}).orderBy("offset").collect()]
