@@ -38,7 +38,7 @@ class Extras:
     avro_records: int = 1_000_000
     avro_rounds: int = 5
     sail_scale: float = 1.0
-    sail_rounds: int = 5
+    sail_rounds: int = 3
 
 
 FULL = Extras()

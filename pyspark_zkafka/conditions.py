@@ -24,6 +24,9 @@ UNSUPPORTED_PYSPARK = errors.ZKafkaError.define("""UNSUPPORTED_PYSPARK
 UNSUPPORTED_ENGINE = errors.ZKafkaError.define("""UNSUPPORTED_ENGINE
     The engine that runs the query is not Spark, and lacks what the query needs: Sail runs no streams of Python data
     sources, and gives tasks no identity for exactly-once writes. Run the query on Spark, or see [Sail](sail.md).""")
+BATCHES_KEPT = errors.ZKafkaError.define("""BATCHES_KEPT
+    On Sail, a query keeps all rows of a task, and these are too many, or it has read none for ten minutes. Set
+    `maxRecordsPerPartition`, so that each task reads less; see [Sail](sail.md#memory).""")
 THREAD_FAILED = errors.ZKafkaError.define("""THREAD_FAILED
     A background thread, such as the thread of a group's member, ended with an unexpected error; the member has left its
     group. Restart the query or job, which continues at the stored offsets, and report the error with the traceback in

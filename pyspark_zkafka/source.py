@@ -162,9 +162,8 @@ class ZKafkaDataSource(DataSource):
             require_spark(schema, "Streams", "write a batch with df.write, or run the stream on Spark")
         options = parse_append(self.options, overwrite=overwrite, is_stream=is_stream)
         if options.once is not None:
-            remedy = "write with deliveryGuarantee=at-least-once, or run the query on Spark"
             require_spark(
-                schema, "Exactly-once writes", f"its tasks have no identity by which a retry is recognized. {remedy}"
+                schema, "Exactly-once writes", "write with deliveryGuarantee=at-least-once, or run the write on Spark"
             )
         frame = in_utc(arrow_schema(schema))
         check_columns(frame, options.topic, [] if options.formats is None else [c.column for c in options.formats.columns])

@@ -3,19 +3,21 @@
 Sail reads each task in a thread that puts its batches into a queue, and keeps the GIL while the queue is full. If whatever
 empties the queue needs Python, such as a UDF, a Python writer or another read that it joins, neither can continue. A task
 therefore never has more batches lent than the queue has room for: it waits, without the GIL, until the engine has released
-some. An engine that collects batches, for a sort or a join, releases none. The task then reads to its end, and hands over
-the rest in few large batches, which the engine would keep in memory in any case.
+some. An engine that collects batches, for a sort or a join, releases none. The task then reads on, and hands over the rest
+in few large batches, which the engine would keep in memory in any case. An engine that releases one after all was only slow,
+and the task waits again.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby
+from collections.abc import Collection, Iterator
+from itertools import accumulate, chain, groupby
 
 import pyarrow as pa
 
+from pyspark_zkafka.conditions import BATCHES_KEPT
 from pyspark_zkafka.records.native.library import CArray, require
 
 _ROOM = 16
@@ -23,6 +25,8 @@ _ROOM = 16
 _LENT = 12
 """Batches that a task lends before it waits. The rest of the room is for the end of the task."""
 _PATIENCE_S = 1.0
+_MORE_PATIENCE = 4
+_GIVE_UP_S = 600.0
 _POLL_S, _LONGEST_POLL_S = 0.0005, 0.01
 _LARGEST_BYTES = 1024**3
 """Of a joined batch: Arrow's columns of text hold at most 2 GiB."""
@@ -73,32 +77,48 @@ class Loans:
         return True
 
 
-def lent(batches: Iterator[pa.RecordBatch], schema: pa.Schema, patience_s: float = _PATIENCE_S) -> Iterator[pa.RecordBatch]:
+def lent(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, patience_s: float = _PATIENCE_S, give_up_s: float = _GIVE_UP_S
+) -> Iterator[pa.RecordBatch]:
     """Yield a task's rows in order, in its batches or, if the engine keeps them, in fewer, larger ones.
 
     `schema` may have other time zones than the batches.
+
+    Raises ZKafkaError (``BATCHES_KEPT``) if the engine keeps all batches, and more are left than can be joined.
     """
     unsent: deque[pa.RecordBatch] = deque()
+    unsent_bytes = 0
+    stalled_at: float | None = None  # since then, the engine has kept what it has
     with Loans() as loans:
-        for batch in batches:
-            unsent.append(batch)
-            # While batches pile up, the engine keeps what it has: do not wait for each of them.
-            while unsent and loans.wait_below(_LENT, patience_s if len(unsent) == 1 else 0.0):
-                yield loans.lend(unsent.popleft(), schema)
-        while unsent:
-            if loans.wait_below(_LENT, patience_s):
-                yield loans.lend(unsent.popleft(), schema)
-            else:
-                for joined in _joined(list(unsent), _ROOM - loans.count):
-                    yield loans.lend(joined, schema)
-                unsent.clear()
+        for batch in chain(batches, [None]):
+            if batch is not None:
+                unsent.append(batch)
+                unsent_bytes += batch.nbytes
+            while unsent:
+                asked_at = time.monotonic()
+                if loans.wait_below(_LENT, patience_s if stalled_at is None else 0.0):
+                    if stalled_at is not None:  # it was only slow: give it more time from now on
+                        patience_s, stalled_at = max(patience_s, _MORE_PATIENCE * (asked_at - stalled_at)), None
+                    unsent_bytes -= unsent[0].nbytes
+                    yield loans.lend(unsent.popleft(), schema)
+                elif unsent_bytes >= (_ROOM - _LENT) * _LARGEST_BYTES:
+                    if not loans.wait_below(_LENT, give_up_s):
+                        raise BATCHES_KEPT(
+                            f"The engine has kept {loans.count} batches of a task for {give_up_s:.0f} s, and at least "
+                            f"{unsent_bytes} bytes are left; set maxRecordsPerPartition, so that each task reads less"
+                        )
+                else:
+                    stalled_at = asked_at if stalled_at is None else stalled_at
+                    break
+        if unsent:
+            for joined in _joined(unsent, _ROOM - loans.count):
+                yield loans.lend(joined, schema)
 
 
-def _joined(batches: Sequence[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Join batches into at most `most` of about equal size, or into more if these would exceed `_LARGEST_BYTES`."""
+def _joined(batches: Collection[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Join batches into at most `most` of about equal size."""
     sizes = [batch.nbytes for batch in batches]
     total = max(1, sum(sizes))
-    parts = max(most, -(-total // _LARGEST_BYTES))
     starts = accumulate(sizes, initial=0)
-    for _, group in groupby(zip(starts, batches, strict=False), lambda placed: placed[0] * parts // total):
+    for _, group in groupby(zip(starts, batches, strict=False), lambda placed: placed[0] * most // total):
         yield pa.concat_batches([batch for _, batch in group])

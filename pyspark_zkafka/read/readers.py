@@ -96,6 +96,10 @@ class ZKafkaReader(TaskObject, DataSourceReader):
             from pyspark_zkafka.records.select import uses_native
 
         uses_native(self._options.connection)  # report a missing native path here, not in each task
+        if not is_within_pyspark():
+            from pyspark_zkafka.records.native.library import require
+
+            require()  # for `lent`
         made, found = FramePlan.of(self._options), plan_batch(self._options, self._pushed)
         if not found.splits and made is not None:
             return [SplitPartition((), found.bootstrap_servers, made)]

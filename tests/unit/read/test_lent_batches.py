@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.read import lent_batches
 from pyspark_zkafka.read.lent_batches import Loans, lent
 from tests.support.cases import each
@@ -97,12 +99,46 @@ def test_kept_batches(count: int) -> None:
     assert sum(batch.num_rows for batch in kept) == 3 * count
 
 
-def test_large_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rest that would be too large for the columns of one batch comes in more batches than there is room for."""
+def test_more_than_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that has too many rows to join reads no further, and fails with the remedy if the engine keeps them."""
     monkeypatch.setattr(lent_batches, "_LARGEST_BYTES", 1000)
-    kept = taken(batches(400), keep=lambda number: True)
-    assert len(kept) > lent_batches._ROOM
-    assert max(batch.nbytes for batch in kept[12:]) < 1100
+    kept, read = [], 0
+
+    def source() -> Iterator[pa.RecordBatch]:
+        nonlocal read
+        for batch in batches(1000):
+            read += 1
+            yield batch
+
+    with pytest.raises(ZKafkaError, match=r"BATCHES_KEPT\] The engine has kept 12 batches .* set maxRecordsPerPartition"):
+        kept.extend(lent(source(), SCHEMA, patience_s=0.01, give_up_s=0.1))
+    assert read < 200
+    kept.clear()
+    found = lent(batches(1000), SCHEMA, patience_s=0.01, give_up_s=60.0)
+    kept = [next(found) for _ in range(12)]
+    threading.Timer(0.2, kept.clear).start()
+    assert sum(batch.num_rows for batch in found) == 3 * 988
+
+
+def test_slow_consumer() -> None:
+    """A consumer that releases late is only slow: the task waits for it again, instead of joining what is left."""
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for batch in batches(60):
+            time.sleep(0.01)
+            yield batch
+
+    found = lent(source(), SCHEMA, patience_s=0.02)
+    sizes, held = [], []
+    for batch in found:
+        sizes.append(batch.num_rows)
+        held.append(batch)
+        del batch
+        if len(held) == 12:
+            threading.Timer(0.1, held.pop).start()
+        elif len(sizes) > 12:
+            held.pop()
+    assert sizes == [3] * 60
 
 
 def test_slow_release() -> None:
