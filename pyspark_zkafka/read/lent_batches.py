@@ -4,8 +4,8 @@ Sail reads each task in a thread that puts its batches into a queue, and keeps t
 empties the queue needs Python, such as a UDF, a Python writer or another read that it joins, neither can continue. A task
 therefore never has more batches lent than the queue has room for: it waits, without the GIL, until the engine has released
 some. An engine that collects batches, for a sort or a join, releases none. The task then reads on, and hands over the rest
-in few large batches, which the engine would keep in memory in any case. An engine that releases one after all was only slow,
-and the task waits again.
+in few large batches, which the engine would keep in memory in any case. If the engine releases one after all, it was only
+slow, and the task waits again.
 """
 
 from __future__ import annotations
