@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +29,7 @@ pytestmark = pytest.mark.only_on("sail")
 
 NewTopic = Callable[..., str]
 Read = Callable[..., "DataFrame"]
-ROWS_OF_A_BATCH = 65_536
-MORE_THAN_THE_QUEUE = 20 * ROWS_OF_A_BATCH
+MORE_THAN_THE_QUEUE = 400_000
 """Rows of one task that Sail's queue of 16 batches does not hold."""
 
 
@@ -133,7 +133,7 @@ def test_failed_rows(spark: SparkSession, brokers: dict[str, str], new_topic: Ne
     save(numbers(spark, 1), {**brokers, "topic": topic})
 
 
-@pytest.mark.parametrize("consumer", ["copy", "function", "join", "sort", "cache"])
+@pytest.mark.parametrize("consumer", ["copy", *seldom("function", "join", "sort", "cache")])
 def test_more_batches_than_the_queue_holds(
     spark: SparkSession, brokers: dict[str, str], new_topic: NewTopic, zkafka_cluster: LocalCluster, consumer: str
 ) -> None:
@@ -159,6 +159,7 @@ def test_more_batches_than_the_queue_holds(
         assert (kept.count(), kept.distinct().count()) == (MORE_THAN_THE_QUEUE, MORE_THAN_THE_QUEUE)
 
 
+@pytest.mark.long
 def test_many_tasks(
     spark: SparkSession, brokers: dict[str, str], new_topic: NewTopic, zkafka_cluster: LocalCluster
 ) -> None:
@@ -208,6 +209,7 @@ with sail_session() as spark:
 """
 
 
+@pytest.mark.long
 def test_workers(brokers: dict[str, str], read: Read, new_topic: NewTopic, zkafka_cluster: LocalCluster) -> None:
     """In the mode local-cluster, the workers of a cluster read and write."""
     topic, sink = new_topic(partitions=4), new_topic(partitions=2)
