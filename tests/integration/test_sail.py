@@ -29,8 +29,8 @@ pytestmark = pytest.mark.only_on("sail")
 
 NewTopic = Callable[..., str]
 Read = Callable[..., "DataFrame"]
-MORE_THAN_THE_QUEUE = 400_000
-"""Rows of one task that Sail's queue of 16 batches does not hold."""
+MORE_THAN_THE_QUEUE = 50 * 65_536
+"""Rows of one task, in batches of at most 65,536, that Sail's queue of 16 batches does not hold."""
 
 
 @pytest.fixture
@@ -135,13 +135,13 @@ def test_failed_rows(spark: SparkSession, brokers: dict[str, str], new_topic: Ne
 
 @pytest.mark.parametrize("consumer", ["copy", *seldom("function", "join", "sort", "cache")])
 def test_more_batches_than_the_queue_holds(
-    spark: SparkSession, brokers: dict[str, str], new_topic: NewTopic, zkafka_cluster: LocalCluster, consumer: str
+    spark: SparkSession, brokers: dict[str, str], new_topic: NewTopic, consumer: str
 ) -> None:
     """Queries that need Python next to a read, or that keep its batches, end, and see each row once."""
     from pyspark.sql.functions import udf
 
     topic, sink = new_topic(), new_topic(partitions=2)
-    fill(zkafka_cluster, topic, MORE_THAN_THE_QUEUE)
+    save(numbers(spark, MORE_THAN_THE_QUEUE), {**brokers, "topic": topic})
     frame = spark.read.format("zkafka").options(**brokers, subscribe=topic).load()
     if consumer == "copy":
         save(frame.select("value"), {**brokers, "topic": sink})
