@@ -35,7 +35,7 @@ from pyspark_zkafka.model.planning import Assign, missing_topics
 from pyspark_zkafka.model.rows import OutgoingBatch, gathered, outgoing
 from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, WriteOptions
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.worker import TaskObject, concise_errors, prepared_worker
+from pyspark_zkafka.worker import TaskObject, concise_errors, is_within_pyspark, prepared_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -373,7 +373,8 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     properties = producer_properties(options.connection, plan.bootstrap_servers)
     with open_producer(options.connection, properties, plan.generation) as producer:
         task = RowSender(options, plan, producer, first_turn(context), hash_function(options.connection))
-        for batch in gathered(chain([first], batches)):
+        rows = chain([first], batches)
+        for batch in rows if is_within_pyspark() else gathered(rows):
             task.send(batch)
         return task.finish()
 

@@ -167,7 +167,7 @@ def test_a_failing_frame_sends_no_more(
     """When the source of the rows fails, unsent rows are dropped and the source's error is raised."""
 
     def failing() -> Iterator[pa.RecordBatch]:
-        yield from batches(1, rows=10)
+        yield from batches(1, rows=10_000)  # as many as are sent together outside of Spark
         raise ValueError("the source failed")
 
     topic = new_topic()
