@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 import uuid
 from collections import defaultdict
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOOKUPS, _LOOKUP_PAUSE_S = 3, 1.0
-_MOST_TURNS = 1000
 _COMPLETION_S = 5.0
 """The time within which brokers complete a transaction whose commit they have accepted."""
 
@@ -446,12 +444,9 @@ def _require_repeated(options: WriteOptions, messages: Sequence[WriterCommitMess
 
 
 def first_turn(context: TaskContext | None) -> int:
-    """Vary the first partition by task and micro-batch: otherwise the first ones would receive all small batches.
-
-    Tasks of other engines than Spark have no number; their first partition is chosen at random.
-    """
+    """Vary the first partition by task and micro-batch: otherwise the first ones would receive all small batches."""
     if context is None:
-        return random.randrange(_MOST_TURNS)
+        return 0
     return context.partitionId() + int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 

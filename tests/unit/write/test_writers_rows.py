@@ -126,7 +126,9 @@ class Context:
         return self.batch
 
 
-@pytest.mark.parametrize(("context", "turn"), [(Context(3, None), 3), (Context(3, "0"), 3), (Context(3, "7"), 10)])
+@pytest.mark.parametrize(
+    ("context", "turn"), [(None, 0), (Context(3, None), 3), (Context(3, "0"), 3), (Context(3, "7"), 10)]
+)
 def test_first_turn(context: Any, turn: int) -> None:
     """The first turn differs by task and micro-batch; outside a task it is 0."""
     assert first_turn(context) == turn
