@@ -131,7 +131,7 @@ def struct_type(columns: pa.Schema) -> StructType:
 def arrow_schema(frame: StructType | pa.Schema) -> pa.Schema:
     """Return a frame's schema in Arrow's types; Sail passes one.
 
-    Timestamps have the time zone UTC; on Sail, those of a declared schema have the time zone of the session: see `in_utc`.
+    Timestamps have the time zone UTC. Only a schema that is declared on Sail has the session's time zone: see `in_utc`.
 
     Raises INVALID_SCHEMA for types that Spark cannot convert.
     """

@@ -121,7 +121,7 @@ def test_more_than_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_slow_consumer() -> None:
-    """A consumer that releases late is only slow: the task waits for it again, instead of joining what is left."""
+    """After a late release, the task waits for the consumer again, and does not join the batches that are left."""
 
     def source() -> Iterator[pa.RecordBatch]:
         for batch in batches(60):
