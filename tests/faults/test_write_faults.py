@@ -162,12 +162,17 @@ def test_topic_is_created(
 
 
 def test_a_failing_frame_sends_no_more(
-    zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+    zkafka_cluster: LocalCluster,
+    new_topic: NewTopic,
+    zookeeper: dict[str, str],
+    options: Callable[..., WriteOptions],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the source of the rows fails, unsent rows are dropped and the source's error is raised."""
+    monkeypatch.setattr("pyspark_zkafka.model.rows._GATHERED_ROWS", 1)
 
     def failing() -> Iterator[pa.RecordBatch]:
-        yield from batches(1, rows=10_000)  # as many as are sent together outside of Spark
+        yield from batches(1, size_bytes=10)  # too little for a whole record batch, which would be sent at once
         raise ValueError("the source failed")
 
     topic = new_topic()

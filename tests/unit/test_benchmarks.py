@@ -177,7 +177,7 @@ class TestMarkdown:
 
 
 ENVIRONMENT = {"date": "2026-01-31T", "cores": 2, "brokers": "3 x Kafka", "pyspark": "4.3.0", "python": "3.11"}
-OTHERS = {"exactly-once", "micro-batches", "memory", "latency", "starts", "layouts", "planning", "rebalance"}
+OTHERS = {"exactly-once", "micro-batches", "memory", "latency", "starts", "layouts", "planning", "rebalance", "sail"}
 
 
 class TestParts:

@@ -55,7 +55,7 @@ def assert_unused(reason: str) -> None:
     assert caught.value.condition == "NO_NATIVE_PATH"
     assert caught.value.message.startswith("This needs the compiled code, but ")
     assert reason in caught.value.message
-    assert "Only reads of Avro and transport=direct need it" in caught.value.message
+    assert "Only reads of Avro, transport=direct and reads by Sail need it" in caught.value.message
     assert PURE not in caught.value.message
 
 
