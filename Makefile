@@ -66,7 +66,7 @@ simulate: $(READY)
 
 # Workloads and faults at random for MINUTES, chosen by SEED; then every record is accounted for. Reports are in soak/.
 # SOAK_ARGS=--each takes one kind of fault after the other. APPEND=FOLDER keeps the earlier runs in a folder, and reports on all of them.
-soak: $(READY)
+soak: $(READY) $(SAIL_READY)
 	$(BIN)/python -m tests.faults.harness --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(APPEND),--append --folder $(APPEND)) $(SOAK_ARGS)
 
 # Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.

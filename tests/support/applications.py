@@ -73,7 +73,7 @@ class Application:
     cores, task_failures : int
         As in ``local[cores, task_failures]``: the number of attempts of a task.
     master : str, optional
-        Replaces ``local``.
+        Replaces ``local``; ``sail`` is a server of Sail in the driver's process.
     driver : str
         The program in ``tests/faults/drivers``.
     environment : mapping, optional
@@ -178,7 +178,8 @@ class Application:
 
     def _launch(self) -> subprocess.Popen[str]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        paths = [_DRIVERS / "injection", _ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+        sail = [Path(sys.prefix, "sail")] if self._master == "sail" else []
+        paths = [*sail, _DRIVERS / "injection", _ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
         environ = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(str, paths)),

@@ -1,8 +1,8 @@
 """Group member that journals what it reads; each line of standard input requests one query.
 
 A request is an object with the fields of `tests.faults.harness.members.MemberRequest`. A query runs until it fails or
-until the mark ``stop`` exists; then a line of JSON says how it ended. Arguments: the master, and Spark's configuration as
-JSON.
+until the mark ``stop`` exists; then a line of JSON says how it ended. Arguments: the master, or ``sail``, and Spark's
+configuration as JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.errors import PartitionLost, ZKafkaError
 from tests.faults.harness.history import Event, Finished, Life, Read, line
 from tests.faults.harness.values import digest
+from tests.support.sail import sail_session
 
 COLUMNS = ("topic", "partition", "offset", "value")
 _PAUSE_S = 0.5
@@ -131,21 +132,27 @@ def outcome(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - otherwise the driver would end, as if killed
         return {"error": f"{type(error).__name__}: {error}", "batches": []}
     finally:
-        for query in spark.streams.active:
-            query.stop()
+        if request["kind"] != "batch":
+            for query in spark.streams.active:
+                query.stop()
     return {"error": None, "batches": []}
 
 
 def main(master: str, conf: str) -> None:
     """Run queries until standard input ends."""
+    with sail_session() if master == "sail" else _spark(master, json.loads(conf)) as spark:
+        for text in sys.stdin:
+            ended = outcome(spark, json.loads(text))
+            sys.stdout.write(json.dumps({"outcome": ended}) + "\n")
+            sys.stdout.flush()
+
+
+@contextmanager
+def _spark(master: str, conf: dict[str, str]) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(master).appName("member")
-    for name, value in json.loads(conf).items():
+    for name, value in conf.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    for text in sys.stdin:
-        ended = outcome(spark, json.loads(text))
-        sys.stdout.write(json.dumps({"outcome": ended}) + "\n")
-        sys.stdout.flush()
+    yield builder.getOrCreate()
 
 
 if __name__ == "__main__":

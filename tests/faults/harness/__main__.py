@@ -17,7 +17,7 @@ from tests.faults.harness.nemesis import kinds, schedule
 from tests.faults.harness.report import ANY_FAULT, SHOWN, Row
 from tests.faults.harness.run import Result, Scenario, run
 from tests.faults.harness.summary import Episode, next_number, next_run, recorded
-from tests.faults.harness.workloads import KINDS, TRANSPORTS, Workload, workload
+from tests.faults.harness.workloads import ENGINES, KINDS, TRANSPORTS, Workload, workload
 
 _EPISODE_S = 240.0
 _EACH_EPISODE_S = 30.0
@@ -95,7 +95,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quiet", type=float, nargs=2, metavar=("LEAST", "MOST"), help="the seconds between two faults")
     parser.add_argument("--rate", type=int, default=100, help="records per second of a workload")
     parser.add_argument(
-        "--workload", action="append", default=[], help="KIND:TRANSPORT, instead of a random choice; repeatable"
+        "--workload", action="append", default=[], help="KIND:TRANSPORT:ENGINE, instead of a random choice; repeatable"
     )
     parser.add_argument("--folder", type=Path, default=Path("soak"), help="for histories and reports")
     parser.add_argument(
@@ -108,10 +108,15 @@ def _arguments() -> argparse.Namespace:
 
 
 def _parsed(text: str) -> Workload:
-    kind, _, transport = text.partition(":")
-    if kind not in KINDS or transport not in ("", *TRANSPORTS):
-        raise SystemExit(f"no workload {text}; KIND is {', '.join(KINDS)}, TRANSPORT {', '.join(TRANSPORTS)}")
-    return workload(kind, transport or TRANSPORTS[0])
+    kind, _, rest = text.partition(":")
+    transport, _, engine = rest.partition(":")
+    transport, engine = transport or TRANSPORTS[0], engine or ENGINES[0]
+    if kind not in KINDS or transport not in TRANSPORTS or engine not in ENGINES:
+        names = f"KIND is {', '.join(KINDS)}, TRANSPORT {', '.join(TRANSPORTS)}, ENGINE {', '.join(ENGINES)}"
+        raise SystemExit(f"no workload {text}; {names}")
+    if engine == "sail" and kind != "batch":
+        raise SystemExit(f"no workload {text}; Sail runs only batches")
+    return workload(kind, transport, engine)
 
 
 def _choice(random: Random) -> tuple[Workload, ...]:

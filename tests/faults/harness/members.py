@@ -52,13 +52,15 @@ class Member(threading.Thread):
         journal: Journal,
         options: tuple[Mapping[str, str], Mapping[str, str]],
         session_s: float,
+        engine: str,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.kind, self.journal = kind, journal
         self.reads = folder / f"{name}.jsonl"
         self.reads.touch()
         self.checkpoint = folder / f"{name}-checkpoint"
-        self.application = Application(folder / name, cores=2, task_failures=3, conf=_CONF, driver="harness_member.py")
+        master = "sail" if engine == "sail" else "local[2,3]"
+        self.application = Application(folder / name, conf=_CONF, master=master, driver="harness_member.py")
         self._source, self._sink = options
         self._session_s = session_s
         self._number = -1

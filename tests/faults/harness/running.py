@@ -140,7 +140,8 @@ class Running:
         kind = "sink" if self.workload.is_sink else "batch" if self.workload.kind == "batch" else "stream"
         source = self.workload.source(name, network.zookeeper_connect, network.bootstrap_servers)
         sink = self.workload.sink(network.zookeeper_connect) if self.workload.is_sink else {}
-        return Member(name, kind, self.folder, self.journal, (source, sink), self.workload.terms().session_s)
+        session_s, engine = self.workload.terms().session_s, self.workload.engine
+        return Member(name, kind, self.folder, self.journal, (source, sink), session_s, engine)
 
     def _health(self) -> Iterator[Event]:
         for member in self.members:

@@ -7,11 +7,13 @@ from typing import Literal
 
 from tests.faults.harness.history import Terms
 
-__all__ = ["KINDS", "TRANSPORTS", "Workload", "workload"]
+__all__ = ["ENGINES", "KINDS", "TRANSPORTS", "Workload", "workload"]
 
 Kind = Literal["batch", "stream-zookeeper", "stream-kafka", "sink-at-least-once", "sink-exactly-once"]
 
 TRANSPORTS = ("direct", "librdkafka")
+ENGINES = ("spark", "sail")
+"""Engines; Sail runs batches only."""
 SESSION_MS = 6000
 BROKERS_LISTENER = "WIRED"
 """The brokers' listener behind the proxies."""
@@ -24,11 +26,12 @@ class Workload:
     kind: Kind
     transport: str
     members: int
+    engine: str = "spark"
 
     @property
     def name(self) -> str:
         """The name of the workload, its topic and its group."""
-        return f"{self.kind}-{self.transport}"
+        return f"{self.kind}-{self.transport}" + ("" if self.engine == "spark" else f"-{self.engine}")
 
     @property
     def is_sink(self) -> bool:
@@ -79,9 +82,9 @@ class Workload:
         return f"{self.name}-sink"
 
 
-def workload(kind: Kind, transport: str = "direct") -> Workload:
+def workload(kind: Kind, transport: str = "direct", engine: str = "spark") -> Workload:
     """Return a workload with its usual number of members: a sink has one, others two."""
-    return Workload(kind, transport, 1 if kind.startswith("sink") else 2)
+    return Workload(kind, transport, 1 if kind.startswith("sink") else 2, engine)
 
 
 KINDS: tuple[Kind, ...] = ("batch", "stream-zookeeper", "stream-kafka", "sink-at-least-once", "sink-exactly-once")
