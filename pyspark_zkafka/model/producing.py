@@ -26,21 +26,48 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 
 SEQUENCES = 2**31
 MOST_IN_FLIGHT = 5
 """Batches of a partition, and requests to a broker, in flight: a broker remembers the last five batches of a producer."""
 
-NONE, CORRUPT_MESSAGE, NOT_LEADER, NOT_ENOUGH_REPLICAS = 0, 2, 6, 19
-OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID = 45, 46, 59
-_TOO_LARGE = frozenset({10, 18})
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+OUT_OF_ORDER, DUPLICATE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """A batch above the topic's max.message.bytes, and above its segment.bytes."""
-LEADER_ERRORS = frozenset({3, 5, NOT_LEADER, 9, 13, 56, 74, 75, 100, 103})
+LEADER_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        NOT_LEADER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
 """Errors after which the leader is looked up again."""
-RETRIABLE = LEADER_ERRORS | {CORRUPT_MESSAGE, 7, NOT_ENOUGH_REPLICAS, 20, 51}
-_REFUSED_BEFORE_APPEND = frozenset({CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, 51})
-UNKNOWN_SERVER_ERROR = -1
+RETRIABLE = LEADER_ERRORS | {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+_REFUSED_BEFORE_APPEND = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        OUT_OF_ORDER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
 OVERDUE = -1000
 """The code of a batch for which `delivery_timeout_s` has passed."""
 
@@ -396,7 +423,7 @@ class Producing:
             if not partition.flying and not partition.waiting:
                 del self._active[batch.partition]
             return
-        if code is None or (code in RETRIABLE | {UNKNOWN_SERVER_ERROR} and code not in _REFUSED_BEFORE_APPEND):
+        if code is None or (code in RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR} and code not in _REFUSED_BEFORE_APPEND):
             batch.may_be_written = True
         batch.waits_since = self._waits_since(batch)
         batch.answer = NONE if code is None else code
@@ -411,7 +438,7 @@ class Producing:
             batch.is_too_large = True
             topic = batch.partition.topic
             self._refused_bytes[topic] = min(batch.size_bytes, self._refused_bytes.get(topic, sys.maxsize))
-        elif code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
+        elif code in (OUT_OF_ORDER, ErrorCode.UNKNOWN_PRODUCER_ID):
             # The broker does not know the records that it has acknowledged. If they are this task's, they are lost. In a
             # transaction, only the coordinator changes the epoch.
             if partition.has_acknowledged or partition.is_ambiguous or self._transactional:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.read.split_reader import Identity
     from pyspark_zkafka.read.stream_driver import StreamDriver
     from pyspark_zkafka.records.consumer import PartitionConsumer
-    from pyspark_zkafka.records.direct.wire import Unsupported
+    from pyspark_zkafka.wire.protocol import Unsupported
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -20,8 +20,8 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import Condition, DataLoss, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionConsumer, Poll
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.protocol import Unsupported
 
 _POLL_S = 0.05
 _PAUSE_S = 0.2

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark_zkafka.records.consumer import PartitionConsumer
     from pyspark_zkafka.records.direct.client import DirectClient
     from pyspark_zkafka.records.direct.joint_fetches import JointFetches
-    from pyspark_zkafka.records.direct.wire import Unsupported
     from pyspark_zkafka.records.producer import CountingProducer, Sender
     from pyspark_zkafka.records.transactions import TransactionalProducer
+    from pyspark_zkafka.wire.protocol import Unsupported
 
 _log = logging.getLogger(__name__)
 P = TypeVar("P")
@@ -110,7 +110,7 @@ def open_fallback(
     offset: int,
 ) -> AbstractContextManager[PartitionConsumer]:
     """Open librdkafka's consumer for a ``with`` block, and log why the direct transport cannot continue at an offset."""
-    from pyspark_zkafka.records.direct.wire import LoginRefused
+    from pyspark_zkafka.wire.protocol import LoginRefused
 
     _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
     if isinstance(why, LoginRefused):
@@ -145,7 +145,7 @@ def find_offset_metadata(
     The result may lack any group: librdkafka then has to ask for it, and reports errors. See
     `pyspark_zkafka.records.direct.committed_offsets.find_metadata`.
     """
-    from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Unsupported
+    from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
 
     properties = {**lookup_properties(connection.kafka), "bootstrap.servers": bootstrap_servers}
     try:
@@ -176,7 +176,7 @@ def _lease_direct(
         return None
     from pyspark_zkafka.records.direct.client import DirectClient
     from pyspark_zkafka.records.direct.settings import settings_of
-    from pyspark_zkafka.records.direct.wire import Unsupported
+    from pyspark_zkafka.wire.protocol import Unsupported
 
     if not _may_log_in(properties, log_level):
         return None
@@ -274,7 +274,7 @@ def _lease_producer(
     """Lease a producer of the direct transport. If that cannot be used, log why, and lease a producer of librdkafka."""
     if uses_native(connection) and _may_log_in(properties, _level(connection)):
         from pyspark_zkafka.records.direct.sender import DirectSender
-        from pyspark_zkafka.records.direct.wire import LoginRefused, Unsupported
+        from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
 
         try:
             producer = opened.enter_context(lease(DirectSender))

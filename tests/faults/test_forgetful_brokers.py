@@ -11,10 +11,10 @@ import pytest
 
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import open_producer
+from pyspark_zkafka.wire import protocol
 from tests.support.both_paths import BOTH, connection
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 from tests.support.starting_broker import StartingBroker
@@ -47,7 +47,7 @@ class ForgetfulBroker(StartingBroker):
         if request.api == PRODUCE:
             return answered(request, _refusal())
         if request.api == INIT_PRODUCER_ID:
-            return answered(request, wire.int32(0) + wire.int16(0) + wire.int64(7) + wire.int16(0))
+            return answered(request, protocol.int32(0) + protocol.int16(0) + protocol.int64(7) + protocol.int16(0))
         self._silent = range(1_000_000) if self.forgets else range(0)
         self.denials += self.forgets
         return super().__call__(request)
@@ -55,8 +55,8 @@ class ForgetfulBroker(StartingBroker):
 
 def _refusal() -> bytes:
     """Return the body of a response to Produce 7: the broker does not lead partition 0 of `t`."""
-    refused = wire.int32(0) + wire.int16(NOT_LEADER) + 3 * wire.int64(-1)
-    return wire.int32(1) + wire.string("t") + wire.int32(1) + refused + wire.int32(0)
+    refused = protocol.int32(0) + protocol.int16(NOT_LEADER) + 3 * protocol.int64(-1)
+    return protocol.int32(1) + protocol.string("t") + protocol.int32(1) + refused + protocol.int32(0)
 
 
 def write_on(transport: Transport, **kafka: int) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.native.decoding import ALL, PARTITION, Limits, assert_same, expected, polled, taken
 from tests.support.record_batches import ABORT, CODECS, TRANSACTIONAL, Batch, Row, marker, with_checksum
 from tests.support.tiers import seldom

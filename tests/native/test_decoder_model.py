@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native import record_decoder
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder, decompress
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.native.decoding import ALL, PARTITION
 from tests.support.record_batches import Batch, Row
 from tests.support.tiers import repetitions

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, fields, polled
 from tests.support.cases import each
 from tests.support.record_batches import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from hypothesis import given
@@ -11,32 +12,49 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
-from pyspark_zkafka.records.direct import committed_offsets, messages, producer_messages, wire
+from pyspark_zkafka.records.direct import producer_messages
 from pyspark_zkafka.records.direct.fetch import FETCH, FetchPartition, read_fetch
-from pyspark_zkafka.records.direct.wire import Api, Reader, Request, Unsupported, unsigned_varint
 from pyspark_zkafka.records.producer import GroupOffset
+from pyspark_zkafka.wire import (
+    connection_messages,
+    group_messages,
+    metadata_messages,
+    offset_messages,
+    protocol,
+    topic_messages,
+)
+from pyspark_zkafka.wire.protocol import Api, Reader, Request, Unsupported, unsigned_varint
 from tests.support.cases import each
 
 TP = TopicPartition("t", 0)
 PARTS = [FetchPartition(TP, bytes(16), 0), FetchPartition(TP._replace(partition=1), bytes(16), 0)]
 PRODUCER = ProducerId(1, 0)
+CHANGES = (topic_messages.CREATE_TOPICS, topic_messages.CREATE_PARTITIONS, topic_messages.DELETE_TOPICS)
 COMMIT = producer_messages.CommitOffset("x", PRODUCER, GroupOffset("g", "t", 0, 1, ""))
 READERS: dict[Api, Callable[[Reader], Any]] = {
-    wire.API_VERSIONS: messages.read_api_versions,
-    messages.SASL_HANDSHAKE: messages.read_sasl_handshake,
-    messages.SASL_AUTHENTICATE: messages.read_sasl_authenticate,
-    messages.METADATA: lambda r: messages.read_metadata(r, "t"),
-    messages.LIST_OFFSETS: lambda r: messages.read_list_offsets(r, TP),
+    protocol.API_VERSIONS: connection_messages.read_api_versions,
+    connection_messages.SASL_HANDSHAKE: connection_messages.read_sasl_handshake,
+    connection_messages.SASL_AUTHENTICATE: connection_messages.read_sasl_authenticate,
+    metadata_messages.METADATA: metadata_messages.read_metadata,
+    offset_messages.LIST_OFFSETS: offset_messages.read_list_offsets,
+    offset_messages.OFFSET_FOR_LEADER_EPOCH: offset_messages.read_epoch_ends,
+    group_messages.FIND_COORDINATOR: lambda r: group_messages.read_coordinators(r, ["g"]),
+    group_messages.OFFSET_FETCH: lambda r: group_messages.read_offset_fetch(r, ["g"]),
+    group_messages.OFFSET_COMMIT: group_messages.read_offset_commit,
+    group_messages.OFFSET_DELETE: group_messages.read_offset_delete,
+    group_messages.LIST_GROUPS: group_messages.read_list_groups,
+    group_messages.DESCRIBE_GROUPS: group_messages.read_describe_groups,
+    group_messages.CONSUMER_GROUP_DESCRIBE: group_messages.read_consumer_group_describe,
+    group_messages.DELETE_GROUPS: group_messages.read_delete_groups,
+    **{api: partial(topic_messages.read_outcomes, api=api) for api in CHANGES},
+    topic_messages.DESCRIBE_CONFIGS: topic_messages.read_describe_config,
+    topic_messages.ALTER_CONFIGS: topic_messages.read_alter_config,
     producer_messages.PRODUCE: producer_messages.read_produce,
-    producer_messages.FIND_COORDINATOR: producer_messages.read_find_coordinator,
     producer_messages.INIT_PRODUCER_ID: producer_messages.InitProducerId("x", 1).read,
     producer_messages.ADD_PARTITIONS: producer_messages.AddPartitions("x", PRODUCER, (TP,)).read,
     producer_messages.ADD_OFFSETS: producer_messages.AddOffsets("x", PRODUCER, "g").read,
     producer_messages.COMMIT_OFFSETS: COMMIT.read,
     producer_messages.END_TRANSACTION: producer_messages.EndTransaction("x", PRODUCER, True).read,
-    committed_offsets.FIND_COORDINATORS: committed_offsets.read_coordinators,
-    committed_offsets.OFFSET_FETCH: committed_offsets.read_offsets,
-    messages.OFFSET_FOR_LEADER_EPOCH: lambda r: messages.read_epoch_end(r, TP),
     FETCH: lambda r: read_fetch(r, PARTS),
 }
 REQUESTS = [Request(api, version, b"") for api in READERS for version in range(api.oldest, api.newest + 1)]

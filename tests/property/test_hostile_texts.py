@@ -20,11 +20,11 @@ from pyspark_zkafka.model.query_lag import parse_source_offsets
 from pyspark_zkafka.model.topic_names import FilterError, topic_filter
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.records.direct.sasl import exchange
 from pyspark_zkafka.records.direct.settings import Login
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.tools.admin_reassign import parse_reassignment
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
+from pyspark_zkafka.wire.protocol import Unsupported
+from pyspark_zkafka.wire.sasl import exchange
 from tests.support.cases import each
 from tests.support.tiers import repetitions
 

@@ -13,22 +13,20 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import NamedTuple
 
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import (
     DUPLICATE,
-    NONE,
-    NOT_ENOUGH_REPLICAS,
     OUT_OF_ORDER,
     OVERDUE,
     SEQUENCES,
-    UNKNOWN_PRODUCER_ID,
-    UNKNOWN_SERVER_ERROR,
     Batch,
     ProducerId,
     Producing,
 )
 
-NOT_LEADER, TIMED_OUT, AFTER_APPEND, TOO_LARGE = 6, 7, 20, 10
+NOT_LEADER, TIMED_OUT = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT
+AFTER_APPEND, TOO_LARGE = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.MESSAGE_TOO_LARGE
 BROKERS = (1, 2, 3)
 
 
@@ -216,7 +214,7 @@ class Schedule:
         if log.leader != broker:
             return NOT_LEADER
         if r.random() < self._faults * 0.1:
-            return NOT_ENOUGH_REPLICAS
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         if self._refuses and r.random() < 0.05:
             self._has_refused = True
             return TOO_LARGE
@@ -226,7 +224,7 @@ class Schedule:
         known = log.producers.get(producer)
         if known is None:
             if first != 0 and self._refuses_unknown and self._first_sequence == 0:
-                return UNKNOWN_PRODUCER_ID
+                return ErrorCode.UNKNOWN_PRODUCER_ID
             known = log.producers[producer] = Known()
         if (first, last) in known.batches:
             return r.choice([NONE, DUPLICATE])
@@ -235,7 +233,7 @@ class Schedule:
         known.batches.append((first, last))
         log.batches.append(batch.data)
         if self._refuses and r.random() < 0.02:
-            return UNKNOWN_SERVER_ERROR
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         return r.choice([TIMED_OUT, AFTER_APPEND]) if r.random() < self._faults * 0.1 else NONE
 
     def _settle(self) -> None:
@@ -267,8 +265,8 @@ class Schedule:
 
     def _may_fail(self, batch: Batch, code: int) -> bool:
         """Return True if an event allows a batch to end with a code."""
-        if code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
+        if code in (OUT_OF_ORDER, ErrorCode.UNKNOWN_PRODUCER_ID):
             return self._has_forgotten or bool(self._lost) or self._has_refused
         if code == TOO_LARGE:
             return batch.records == 1 and self._has_refused
-        return code == UNKNOWN_SERVER_ERROR or (code == OVERDUE and self._is_impatient)
+        return code == ErrorCode.UNKNOWN_SERVER_ERROR or (code == OVERDUE and self._is_impatient)

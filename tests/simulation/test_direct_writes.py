@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.model.producing import NONE, Produce, ProducerId, Producing
-from pyspark_zkafka.records.direct import leaders, sender, wire
+from pyspark_zkafka.model.error_codes import NONE
+from pyspark_zkafka.model.producing import Produce, ProducerId, Producing
+from pyspark_zkafka.records.direct import leaders, sender
 from pyspark_zkafka.records.direct.leaders import LeaderConnections
 from pyspark_zkafka.records.native.record_encoder import EncodedBatch
+from pyspark_zkafka.wire import protocol
 from tests.simulation.direct_writes import DirectSchedule
 from tests.support.tiers import seldom
 
@@ -58,7 +60,7 @@ def acknowledge_without_an_answer(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_any_response_for_the_next(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(wire.Request, "read_header", lambda self, response, correlation_id: response.int32())
+    patch.setattr(protocol.Request, "read_header", lambda self, response, correlation_id: response.int32())
 
 
 def seal_with_another_producer(patch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct.producer_messages import (
@@ -31,7 +32,9 @@ from pyspark_zkafka.records.direct.transactions import DirectTransactions
 from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.retries import Deadline
 
-NONE, TIMED_OUT, NOT_COORDINATOR, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED = 0, 7, 16, 47, 48, 51, 90
+TIMED_OUT, NOT_COORDINATOR = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR
+INVALID_EPOCH, INVALID_STATE = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE
+CONCURRENT, FENCED = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(3))
 MOST_EPOCH = 10**9

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct import wire
-from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.protocol import Reader
 from tests.support.scripted_broker import Received, answered
 
 __all__ = ["FakeLeader"]
@@ -56,29 +56,44 @@ class FakeLeader:
             return None
         if self.throttle_ms:
             throttle_ms, self.throttle_ms = self.throttle_ms, 0
-            return answered(request, wire.int32(throttle_ms) + wire.int16(0) + wire.int32(0) + wire.int32(0))
-        body = wire.int32(0) + wire.int16(0) + wire.int32(0) + wire.int32(len(asked))
+            return answered(
+                request, protocol.int32(throttle_ms) + protocol.int16(0) + protocol.int32(0) + protocol.int32(0)
+            )
+        body = protocol.int32(0) + protocol.int16(0) + protocol.int32(0) + protocol.int32(len(asked))
         left = most_bytes
         for number, (place, offset) in enumerate(asked):
             found = self.logs[place]
             error, data = (found, b"") if isinstance(found, int) else (0, found if offset < self.end else b"")
             data = data if number == 0 or len(data) <= left else b""
             left -= len(data)
-            end = wire.int64(-1 if error else self.end)
-            body += wire.string(place.topic) + wire.int32(1) + wire.int32(place.partition) + wire.int16(error)
-            body += end + end + wire.int64(0) + wire.int32(0) + wire.int32(-1) + wire.nullable_bytes(data)
+            end = protocol.int64(-1 if error else self.end)
+            body += (
+                protocol.string(place.topic) + protocol.int32(1) + protocol.int32(place.partition) + protocol.int16(error)
+            )
+            body += end + end + protocol.int64(0) + protocol.int32(0) + protocol.int32(-1) + protocol.nullable_bytes(data)
         return answered(request, body)
 
     def _metadata(self, request: Received) -> bytes:
         found = Reader(request.rest)
         found.string()  # client id
         (topic,) = found.array(found.required_string)
-        nobody = wire.int32(0)
+        nobody = protocol.int32(0)
         partitions = [place.partition for place in self.logs if place.topic == topic]
-        rows = [wire.int16(0) + wire.int32(p) + wire.int32(0) + wire.int32(1) + 3 * nobody for p in partitions]
-        broker = wire.int32(0) + wire.string("127.0.0.1") + wire.int32(self.port) + wire.string(None)
-        head = wire.int32(0) + wire.int32(1) + broker + wire.string(None) + wire.int32(0) + wire.int32(1)
-        return head + wire.int16(0) + wire.string(topic) + wire.int8(0) + wire.int32(len(rows)) + b"".join(rows)
+        rows = [
+            protocol.int16(0) + protocol.int32(p) + protocol.int32(0) + protocol.int32(1) + 3 * nobody for p in partitions
+        ]
+        broker = protocol.int32(0) + protocol.string("127.0.0.1") + protocol.int32(self.port) + protocol.string(None)
+        head = (
+            protocol.int32(0) + protocol.int32(1) + broker + protocol.string(None) + protocol.int32(0) + protocol.int32(1)
+        )
+        return (
+            head
+            + protocol.int16(0)
+            + protocol.string(topic)
+            + protocol.int8(0)
+            + protocol.int32(len(rows))
+            + b"".join(rows)
+        )
 
 
 def _asked(request: Received) -> tuple[int, list[tuple[TopicPartition, int]]]:

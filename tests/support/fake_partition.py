@@ -8,9 +8,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from pyspark_zkafka.wire import protocol
 from tests.support.record_batches import Batch, Row
 from tests.support.scripted_broker import Received, answered
 
@@ -20,7 +20,7 @@ A = TypeVar("A")
 
 TP = TopicPartition("t", 0)
 FETCH, LIST_OFFSETS, METADATA, EPOCH_END = 1, 2, 3, 23
-EARLIEST = wire.int64(-2)
+EARLIEST = protocol.int64(-2)
 
 
 def records(first: int, until: int, epoch: int = 1) -> bytes:
@@ -72,38 +72,50 @@ class FakePartition:
             return (
                 None if ends is None else answered(request, self._log_end(ends, is_first=request.rest.endswith(EARLIEST)))
             )
-        if self.replica >= 0 and not request.rest.endswith(wire.string("")):
+        if self.replica >= 0 and not request.rest.endswith(protocol.string("")):
             return answered(request, self._fetch(b"", self.replica))
         found = _next(self.fetches)
         return None if found is None else answered(request, self._fetch(found))
 
     def _metadata(self) -> bytes:
         ports = {0: self.port, **self.others}
-        brokers = wire.int32(len(ports)) + b"".join(
-            wire.int32(n) + wire.string("127.0.0.1") + wire.int32(port) + wire.string(None) for n, port in ports.items()
+        brokers = protocol.int32(len(ports)) + b"".join(
+            protocol.int32(n) + protocol.string("127.0.0.1") + protocol.int32(port) + protocol.string(None)
+            for n, port in ports.items()
         )
-        nobody = wire.int32(0)
-        partition = wire.int16(self.partition_error) + wire.int32(0) + wire.int32(self.leader)
-        partition += wire.int32(self.leader_epoch) + 3 * nobody
+        nobody = protocol.int32(0)
+        partition = protocol.int16(self.partition_error) + protocol.int32(0) + protocol.int32(self.leader)
+        partition += protocol.int32(self.leader_epoch) + 3 * nobody
         topic = (
-            wire.int32(1) + wire.int16(self.topic_error) + wire.string(TP.topic) + wire.int8(0) + wire.int32(1) + partition
+            protocol.int32(1)
+            + protocol.int16(self.topic_error)
+            + protocol.string(TP.topic)
+            + protocol.int8(0)
+            + protocol.int32(1)
+            + partition
         )
-        return wire.int32(0) + brokers + wire.string(None) + wire.int32(0) + topic
+        return protocol.int32(0) + brokers + protocol.string(None) + protocol.int32(0) + topic
 
     def _fetch(self, found: int | bytes, replica: int = -1) -> bytes:
         error, data = (0, found) if isinstance(found, bytes) else (found, b"")
-        high = wire.int64(self.high_watermark)
-        row = wire.int32(0) + wire.int16(error) + high + high + wire.int64(0) + wire.int32(0)
-        row += wire.int32(replica) + wire.nullable_bytes(data)
-        head = wire.int32(self.throttle_ms) + wire.int16(0) + wire.int32(0)
-        return head + wire.int32(1) + wire.string(TP.topic) + wire.int32(1) + row
+        high = protocol.int64(self.high_watermark)
+        row = protocol.int32(0) + protocol.int16(error) + high + high + protocol.int64(0) + protocol.int32(0)
+        row += protocol.int32(replica) + protocol.nullable_bytes(data)
+        head = protocol.int32(self.throttle_ms) + protocol.int16(0) + protocol.int32(0)
+        return head + protocol.int32(1) + protocol.string(TP.topic) + protocol.int32(1) + row
 
     def _log_end(self, ends: int | tuple[int, int], is_first: bool) -> bytes:
         error, offset = (ends, -1) if isinstance(ends, int) else (0, ends[0] if is_first else ends[1])
-        row = wire.int32(0) + wire.int16(error) + wire.int64(-1) + wire.int64(offset) + wire.int32(self.leader_epoch)
-        return wire.int32(0) + wire.int32(1) + wire.string(TP.topic) + wire.int32(1) + row
+        row = (
+            protocol.int32(0)
+            + protocol.int16(error)
+            + protocol.int64(-1)
+            + protocol.int64(offset)
+            + protocol.int32(self.leader_epoch)
+        )
+        return protocol.int32(0) + protocol.int32(1) + protocol.string(TP.topic) + protocol.int32(1) + row
 
     def _epoch_end(self) -> bytes:
         error, epoch, end = self.epoch_end
-        row = wire.int16(error) + wire.int32(0) + wire.int32(epoch) + wire.int64(end)
-        return wire.int32(0) + wire.int32(1) + wire.string(TP.topic) + wire.int32(1) + row
+        row = protocol.int16(error) + protocol.int32(0) + protocol.int32(epoch) + protocol.int64(end)
+        return protocol.int32(0) + protocol.int32(1) + protocol.string(TP.topic) + protocol.int32(1) + row

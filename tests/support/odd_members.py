@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from pyspark_zkafka.records.direct.wire import Reader, array, int16, int32, nullable_bytes, string
+from pyspark_zkafka.wire.protocol import Reader, array, int16, int32, nullable_bytes, string
 
 __all__ = ["odd_member"]
 

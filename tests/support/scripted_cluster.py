@@ -14,8 +14,8 @@ from functools import partial
 import pyarrow as pa
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from pyspark_zkafka.wire import protocol
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 
 __all__ = ["DAMAGES", "INIT_PRODUCER_ID", "METADATA", "PRODUCE", "SERVED", "Log", "ScriptedCluster", "Treatment"]
@@ -155,7 +155,7 @@ class ScriptedCluster:
             with self._lock:
                 self.producers += 1
                 number = self.producers
-            return wire.int32(0) + wire.int16(treatment.code or NONE) + wire.int64(number) + wire.int16(0)
+            return protocol.int32(0) + protocol.int16(treatment.code or NONE) + protocol.int64(number) + protocol.int16(0)
         with self._lock:
             found = self._append_all(broker, request) if treatment.is_processed else {n: NONE for n, _ in _batches(request)}
         if treatment.code is not None:
@@ -174,22 +174,22 @@ class ScriptedCluster:
 
     def _metadata(self, error: int) -> bytes:
         brokers = b"".join(
-            wire.int32(n) + wire.string("127.0.0.1") + wire.int32(broker.address[1]) + wire.string(None)
+            protocol.int32(n) + protocol.string("127.0.0.1") + protocol.int32(broker.address[1]) + protocol.string(None)
             for n, broker in enumerate(self.brokers)
         )
-        nobody = 3 * wire.int32(0)
+        nobody = 3 * protocol.int32(0)
         rows = b"".join(
-            wire.int16(NONE) + wire.int32(n) + wire.int32(log.leader) + wire.int32(1) + nobody
+            protocol.int16(NONE) + protocol.int32(n) + protocol.int32(log.leader) + protocol.int32(1) + nobody
             for n, log in enumerate(self.logs)
         )
-        topic = wire.int16(error) + wire.string("t") + wire.int8(0) + wire.int32(len(self.logs)) + rows
-        head = wire.int32(0) + wire.int32(len(self.brokers)) + brokers + wire.string(None) + wire.int32(0)
-        return head + wire.int32(1) + topic
+        topic = protocol.int16(error) + protocol.string("t") + protocol.int8(0) + protocol.int32(len(self.logs)) + rows
+        head = protocol.int32(0) + protocol.int32(len(self.brokers)) + brokers + protocol.string(None) + protocol.int32(0)
+        return head + protocol.int32(1) + topic
 
 
 def _batches(request: Received) -> Iterator[tuple[int, bytes]]:
     """Return the record batches in a Produce request, by partition."""
-    reader = wire.Reader(request.rest)
+    reader = protocol.Reader(request.rest)
     reader.string()  # client id
     assert reader.string() is None  # transactional id
     assert reader.int16() == -1
@@ -215,15 +215,15 @@ def _values(data: bytes, partition: int) -> list[bytes]:
 
 def produce_response(answers: Answers, throttle_ms: int = 0, version: int = 8) -> bytes:
     """Return the body of a response to Produce 5 to 8."""
-    head = wire.int32(1) + wire.string("t") + wire.int32(len(answers))
+    head = protocol.int32(1) + protocol.string("t") + protocol.int32(len(answers))
     rows = (_row(partition, error, version) for partition, error in answers.items())
-    return head + b"".join(rows) + wire.int32(throttle_ms)
+    return head + b"".join(rows) + protocol.int32(throttle_ms)
 
 
 def _row(partition: int, error: int, version: int = 8) -> bytes:
-    offsets = wire.int64(0) + wire.int64(-1) + wire.int64(0)
-    words = wire.int32(0) + wire.string(None) if version >= 8 else b""
-    return wire.int32(partition) + wire.int16(error) + offsets + words
+    offsets = protocol.int64(0) + protocol.int64(-1) + protocol.int64(0)
+    words = protocol.int32(0) + protocol.string(None) if version >= 8 else b""
+    return protocol.int32(partition) + protocol.int16(error) + offsets + words
 
 
 # --- damaged responses to Produce; none acknowledges a batch ----------------------------------------------------------
@@ -237,19 +237,19 @@ def _with_other_partitions(request: Received, body: bytes) -> bytes:
 
 
 def _with_another_topic(request: Received, body: bytes) -> bytes:
-    return answered(request, body.replace(wire.string("t"), wire.string("u"), 1))
+    return answered(request, body.replace(protocol.string("t"), protocol.string("u"), 1))
 
 
 def _with_an_unknown_producer(request: Received, body: bytes) -> bytes:
     """Report for another partition that the broker has removed all records of the producer."""
-    row = wire.int32(77) + wire.int16(59) + wire.int64(-1) + wire.int64(-1) + wire.int64(2**63 - 1)
-    rows = row + wire.int32(0) + wire.string(None)
-    return answered(request, wire.int32(1) + wire.string("t") + wire.int32(1) + rows + wire.int32(0))
+    row = protocol.int32(77) + protocol.int16(59) + protocol.int64(-1) + protocol.int64(-1) + protocol.int64(2**63 - 1)
+    rows = row + protocol.int32(0) + protocol.string(None)
+    return answered(request, protocol.int32(1) + protocol.string("t") + protocol.int32(1) + rows + protocol.int32(0))
 
 
 def _counts(count: int) -> Callable[[Received, bytes], bytes]:
     def damaged(request: Received, body: bytes) -> bytes:
-        return answered(request, body[:_ROWS_AT] + wire.int32(count) + body[_ROWS_AT + 4 :])
+        return answered(request, body[:_ROWS_AT] + protocol.int32(count) + body[_ROWS_AT + 4 :])
 
     return damaged
 
@@ -257,12 +257,12 @@ def _counts(count: int) -> Callable[[Received, bytes], bytes]:
 def _with_each_partition_twice(request: Received, body: bytes) -> bytes:
     asked = [n for n, _ in _batches(request)]
     rows = b"".join(_row(n, error) for n in asked for error in (NOT_LEADER, NONE))
-    head = wire.int32(1) + wire.string("t") + wire.int32(2 * len(asked))
-    return answered(request, head + rows + wire.int32(0))
+    head = protocol.int32(1) + protocol.string("t") + protocol.int32(2 * len(asked))
+    return answered(request, head + rows + protocol.int32(0))
 
 
 def _topics(count: int) -> Callable[[Received, bytes], bytes]:
-    return lambda request, body: answered(request, wire.int32(count) + body[4:])
+    return lambda request, body: answered(request, protocol.int32(count) + body[4:])
 
 
 def _cut(kept: float) -> Callable[[Received, bytes], bytes]:
@@ -275,9 +275,9 @@ DAMAGES: Mapping[str, Callable[[Received, bytes], bytes | None]] = {
     "an eighth": _cut(0.125),
     "half": _cut(0.5),
     "all but the end": _cut(0.99),
-    "an empty response": lambda request, body: wire.int32(0),
-    "a negative length": lambda request, body: wire.int32(-1) + body,
-    "a response too large": lambda request, body: wire.int32(2**31 - 1) + body,
+    "an empty response": lambda request, body: protocol.int32(0),
+    "a negative length": lambda request, body: protocol.int32(-1) + body,
+    "a response too large": lambda request, body: protocol.int32(2**31 - 1) + body,
     "another correlation id": lambda request, body: answered(
         request._replace(correlation_id=request.correlation_id + 1), body
     ),

@@ -1,33 +1,28 @@
-"""Connections to the brokers of a cluster, sizes of fetches, and the broker to fetch each partition from."""
+"""Sizes of fetches, and the broker to fetch each partition from."""
 
 from __future__ import annotations
 
 import logging
 import math
-import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.brokers.librdkafka_errors import NO_LEADER_CODES
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
-from pyspark_zkafka.records.direct.messages import (
-    METADATA,
-    Metadata,
-    PartitionMetadata,
-    metadata_request,
-    read_metadata,
-)
-from pyspark_zkafka.records.direct.settings import Settings, parse_servers, tls_context
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, Reader, Request, Unsupported
+from pyspark_zkafka.records.direct.settings import ReadSettings
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.client import Client
+from pyspark_zkafka.wire.connection import Address, Buffer, Connection
+from pyspark_zkafka.wire.metadata_messages import PartitionMetadata
+from pyspark_zkafka.wire.protocol import ConnectionLost, Unsupported
+from pyspark_zkafka.wire.settings import parse_servers
 
 _log = logging.getLogger(__name__)
 
-_FIRST_SETUP_S = 3.0
 # Some records are larger than the mean, and a batch that does not fit is fetched again.
 _MARGIN = 1.1
 # The weight of earlier fetches: a single fetch of unusual records must not determine the size of the next.
@@ -83,119 +78,25 @@ class FetchSizes:
         return max(round(min(needed, self.most, self._arriving_bytes)), self.first)
 
 
-class DirectClient:
-    """Connections by broker, open for a ``with`` block, for one `DirectConsumer` after the other or for a `DirectSender`.
+class DirectClient(Client):
+    """The connections of one `DirectConsumer` after the other, with their buffers.
 
-    Create it in the process that uses it, after any fork. ``with`` raises Unsupported for a value that cannot be used.
     Fetches grow from the size in the properties to `most_fetch_bytes` if there are enough bytes to read.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ReadSettings,
         clock: Callable[[], float] = time.monotonic,
         most_fetch_bytes: int = 0,
     ) -> None:
-        self.settings = settings
-        self.clock = clock
+        super().__init__(settings.client, clock)
+        self.fetch = settings.fetch
+        self.propagation_s = settings.propagation_s
         self.buffers = (Buffer(), Buffer())
         # A response also has lists of partitions and of aborted transactions.
-        room = self.settings.socket.most_response_bytes // 2
-        self.fetch_sizes = FetchSizes(self.settings.fetch.partition_max_bytes, min(most_fetch_bytes, room))
-        self.brokers: Mapping[int, Address] = {}
-        self._context: ssl.SSLContext | None = None
-        self._connections: dict[Address, Connection] = {}
-        self._failures: dict[Address, int] = {}
-        self._next_server = 0
-        self._asked: Address | None = None
-
-    def __enter__(self) -> DirectClient:
-        self._context = None if self.settings.tls is None else tls_context(self.settings.tls)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
-
-    def deadline(self, seconds: float) -> Deadline:
-        """The deadline this many seconds from now, by the client's clock."""
-        return Deadline.after(seconds, self.clock)
-
-    def setup_deadline(self, failures: int) -> Deadline:
-        """The deadline for opening a connection, later after each failure, up to socket.connection.setup.timeout.ms."""
-        limit_s = _FIRST_SETUP_S * 2 ** min(failures, 10)
-        return self.deadline(min(limit_s, self.settings.socket.setup_timeout_s))
-
-    def new_connection(self, address: Address) -> Connection:
-        """A further connection to a broker, not open yet, for the caller alone."""
-        return Connection(address, self.settings, self._context, self.clock)
-
-    def connected(self, address: Address) -> Connection | None:
-        """The connection to a broker if it is open and no response to an earlier request is due."""
-        found = self._connections.get(address)
-        return found if found is not None and found.is_open and found.is_idle else None
-
-    def try_connect(self, address: Address, deadline: Deadline) -> Connection | None:
-        """The connection to a broker; None if it is not open at the deadline. The next call continues to open it.
-
-        Raises ConnectionLost and Unsupported, and BrokersUnavailable if a token provider fails.
-        """
-        found = self.connected(address)
-        if found is not None:
-            return found
-        connection = self._connections.get(address)
-        if connection is None or not connection.is_opening:
-            if connection is not None:
-                connection.close()
-            connection = self._connections[address] = self.new_connection(address)
-            connection.begin_opening(self.setup_deadline(self._failures.get(address, 0)))
-        try:
-            if not connection.continue_opening(deadline):
-                return None
-        except Exception:
-            self._failures[address] = self._failures.get(address, 0) + 1
-            raise
-        self._failures.pop(address, None)
-        return connection
-
-    def metadata(self, topic: str, deadline: Deadline | None = None, *, create: bool = False) -> Metadata | None:
-        """Request the metadata of a topic from one broker. After a failure, the next call asks another broker.
-
-        None if there is no connection at the deadline, by default in three seconds; the next call continues to connect.
-        Otherwise it blocks for a round trip. Raises ConnectionLost and Unsupported.
-        """
-        response = self.ask_any(lambda c: metadata_request(c.version(METADATA), topic, create=create), deadline)
-        if response is None:
-            return None
-        found = read_metadata(response, topic)
-        self.brokers = found.brokers
-        return found
-
-    def ask_any(self, make: Callable[[Connection], Request], deadline: Deadline | None = None) -> Reader | None:
-        """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response."""
-        server = self._asked or self._next_to_ask()
-        self._asked = None
-        connection = self.try_connect(server, deadline or self.deadline(_FIRST_SETUP_S))
-        if connection is None:
-            self._asked = server
-            return None
-        # The next time, another broker may know more.
-        self._next_server += 1
-        request = make(connection)
-        try:
-            return connection.ask(request, self.deadline(_FIRST_SETUP_S))
-        except ConnectionLost:
-            self._failures[server] = self._failures.get(server, 0) + 1
-            raise
-
-    def _next_to_ask(self) -> Address:
-        """The next broker in turn among those with the fewest failures."""
-        servers = list(dict.fromkeys([*self.settings.servers, *self.brokers.values()]))
-        if not servers:
-            raise ConnectionLost("there are no bootstrap servers")
-        first = self._next_server % len(servers)
-        return min(servers[first:] + servers[:first], key=lambda server: self._failures.get(server, 0))
+        room = settings.client.socket.most_response_bytes // 2
+        self.fetch_sizes = FetchSizes(settings.fetch.partition_max_bytes, min(most_fetch_bytes, room))
 
 
 class PartitionBroker:
@@ -207,7 +108,7 @@ class PartitionBroker:
     def __init__(self, client: DirectClient, split: Split) -> None:
         self._client = client
         self._partition = split.partition
-        self._leader = planned_leader(split, client.settings.fetch.rack)
+        self._leader = planned_leader(split, client.fetch.rack)
         self._replica: Address | None = None
         self._replica_until = 0.0
         self._avoided_until = 0.0
@@ -250,22 +151,24 @@ class PartitionBroker:
         """
         if self._leader is not None:
             return NONE
-        found = self._client.metadata(self._partition.topic, deadline)
+        found = self._client.metadata([self._partition.topic], deadline)
         if found is None:
             return None
-        state = found.partitions.get(self._partition.partition, PartitionMetadata(KafkaError.UNKNOWN_TOPIC_OR_PART, -1, -1))
+        topic = found.topics[self._partition.topic]
+        missing = PartitionMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+        state = topic.partitions.get(self._partition.partition, missing)
         # A replica that is not available does no harm.
-        code = found.error or (NONE if state.error == KafkaError.REPLICA_NOT_AVAILABLE else state.error)
+        code = topic.error or (NONE if state.error == KafkaError.REPLICA_NOT_AVAILABLE else state.error)
         if code != NONE and code not in RETRIABLE_FETCH:
             raise Unsupported(f"the metadata of {self._partition.topic} has error {code}")
         if code == NONE and state.leader in found.brokers:
-            self._leader, self.epoch = found.brokers[state.leader], state.epoch
+            self._leader, self.epoch = found.brokers[state.leader].address, state.epoch
         return NONE if self._leader is not None else code or int(KafkaError.LEADER_NOT_AVAILABLE)
 
     def prefer(self, replica: int) -> None:
         """Fetch from the replica on this broker until the metadata expires (KIP-392)."""
         if replica not in self._client.brokers:
-            self._client.metadata(self._partition.topic)
+            self._client.metadata([self._partition.topic])
         self._replica = self._client.brokers.get(replica)
         if self._replica is None:
             self.avoid_replicas()

@@ -10,11 +10,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll, reading_watermarks
 from pyspark_zkafka.records.direct.client import RETRIABLE_FETCH, DirectClient, PartitionBroker
-from pyspark_zkafka.records.direct.connection import Connection
 from pyspark_zkafka.records.direct.fetch import (
     FETCH,
     FIRST_DIVERGING,
@@ -26,26 +26,29 @@ from pyspark_zkafka.records.direct.fetch import (
     read_fetch,
 )
 from pyspark_zkafka.records.direct.joint_fetches import JointFetches
-from pyspark_zkafka.records.direct.messages import (
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    epoch_end_request,
-    list_offsets_request,
-    read_epoch_end,
-    read_list_offsets,
-)
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, MalformedResponse, Unsupported
 from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.retries import Backoff, Deadline
+from pyspark_zkafka.wire.connection import Connection
+from pyspark_zkafka.wire.offset_messages import (
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    AskedEpoch,
+    AskedOffset,
+    epoch_ends_request,
+    list_offsets_request,
+    read_epoch_ends,
+    read_list_offsets,
+)
+from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Unsupported, answer_of
 
 Feed = Callable[[memoryview, Sequence[tuple[int, int]] | None], FedBatches]
 """`RecordDecoder.feed`: takes the record batches of a response, and its aborted transactions."""
 
 _PAUSE_S = 0.1
-_OTHER_TOPIC = frozenset({100, 103})  # UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID
+_OTHER_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 # Before Kafka 2.3, ACLs allow OffsetForLeaderEpoch to brokers only.
-_NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_NOT_ALLOWED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 _ANSWER_S = 3.0
 _LONGEST_WAIT_MS = 500  # the default of fetch.max.wait.ms
 _STALLED = 20  # empty responses after which a follower is left, in about 10 s
@@ -123,13 +126,14 @@ class DirectConsumer:
         if connection is None:
             raise ConnectionLost("no broker was connected in time")
         version = connection.version(LIST_OFFSETS)
-        committed = self._client.settings.fetch.read_committed
-        request = list_offsets_request(version, self._partition, which, self._broker.epoch, read_committed=committed)
-        error, offset = read_list_offsets(connection.ask(request, deadline), self._partition)
-        if error != NONE:
+        committed = self._client.fetch.read_committed
+        asked = {self._partition: AskedOffset(which, self._broker.epoch)}
+        request = list_offsets_request(version, asked, read_committed=committed)
+        found = answer_of(read_list_offsets(connection.ask(request, deadline)), self._partition)
+        if found.error != NONE:
             self._broker.forget()
-            raise from_kafka(KafkaError(error), doing)
-        return offset
+            raise from_kafka(KafkaError(found.error), doing)
+        return found.offset
 
 
 class Fetcher:
@@ -159,7 +163,7 @@ class Fetcher:
         self._sleep = sleep
         self._clock = client.clock
         self._broker = broker
-        self._settings = client.settings.fetch
+        self._settings = client.fetch
         self._offset, self._until = split.start, split.until
         self._last_epoch = -1
         self._validated_epoch = -1
@@ -288,8 +292,9 @@ class Fetcher:
         epoch = self._broker.epoch
         if leader.has(OFFSET_FOR_LEADER_EPOCH):
             version = leader.version(OFFSET_FOR_LEADER_EPOCH)
-            request = epoch_end_request(version, self._partition, epoch, self._last_epoch)
-            end = read_epoch_end(leader.ask(request, self._client.deadline(_ANSWER_S)), self._partition)
+            request = epoch_ends_request(version, {self._partition: AskedEpoch(epoch, self._last_epoch)})
+            response = leader.ask(request, self._client.deadline(_ANSWER_S))
+            end = answer_of(read_epoch_ends(response), self._partition)
             if end.error not in (NONE, *_NOT_ALLOWED):
                 return PartitionData(0, end.error)
             if 0 <= end.offset < self._offset and end.error == NONE:
@@ -329,7 +334,7 @@ class Fetcher:
             return
         # A broker that has just started may not know the topic yet.
         self._unknown_since = now if self._unknown_since is None else self._unknown_since
-        if now - self._unknown_since >= self._client.settings.propagation_s:
+        if now - self._unknown_since >= self._client.propagation_s:
             self._events.note(error)
 
     def _take(self, data: PartitionData, until: int, poll: Poll) -> FedBatches | None:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct.wire import (
+from pyspark_zkafka.wire.protocol import (
     NO_TAGS,
-    NONE,
     Api,
     MalformedResponse,
     Reader,

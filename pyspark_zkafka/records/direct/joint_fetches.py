@@ -8,7 +8,6 @@ from dataclasses import replace
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.direct.client import DirectClient, planned_leader
-from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.fetch import (
     FETCH,
     FIRST_LIMITED,
@@ -19,8 +18,9 @@ from pyspark_zkafka.records.direct.fetch import (
     newest_version,
     read_fetch,
 )
-from pyspark_zkafka.records.direct.wire import closed_by_errors
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.connection import Address, Buffer, Connection
+from pyspark_zkafka.wire.protocol import closed_by_errors
 
 _Place = tuple[TopicPartition, int]
 
@@ -41,7 +41,7 @@ class JointFetches:
     def __init__(self, client: DirectClient, splits: Iterable[Split]) -> None:
         by_leader: dict[Address, dict[TopicPartition, Split]] = {}
         for split in splits:
-            leader = planned_leader(split, client.settings.fetch.rack)
+            leader = planned_leader(split, client.fetch.rack)
             if leader is not None:
                 by_leader.setdefault(leader, {}).setdefault(split.partition, split)
         self._requests: dict[_Place, JointRequest] = {}
@@ -117,11 +117,11 @@ class JointRequest:
         return self._in_flight is not None or self._fetched is not None
 
     def _send(self, connection: Connection) -> None:
-        settings = self._client.settings
+        client = self._client
         # The whole response must fit what a connection accepts.
-        most = settings.socket.most_response_bytes - _PARTITION_BYTES * len(self._partitions)
-        room = max(min(max(settings.fetch.partition_max_bytes, _ROOM_BYTES), most), 0)
-        fetch = settings.fetch._replace(max_bytes=min(settings.fetch.max_bytes, room))
+        most = client.settings.socket.most_response_bytes - _PARTITION_BYTES * len(self._partitions)
+        room = max(min(max(client.fetch.partition_max_bytes, _ROOM_BYTES), most), 0)
+        fetch = client.fetch._replace(max_bytes=min(client.fetch.max_bytes, room))
         version = connection.version(FETCH, newest_version(self._partitions))
         if version < FIRST_LIMITED:
             self.places.clear()

@@ -8,10 +8,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import NONE, NOT_LEADER, UNKNOWN_PRODUCER_ID, Produce, Producing
-from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.model.producing import NOT_LEADER, Produce, Producing
 from pyspark_zkafka.records.direct.producer_messages import (
     FIRST_PRODUCE,
     PRODUCE,
@@ -21,8 +20,10 @@ from pyspark_zkafka.records.direct.producer_messages import (
     read_produce,
 )
 from pyspark_zkafka.records.direct.settings import ProduceSettings
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.client import Client
+from pyspark_zkafka.wire.connection import Buffer, Connection
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
 
 _LATE_RESPONSE_S = 3.0
 REFUSED_PAUSE_S = 3.0
@@ -56,7 +57,7 @@ class LeaderConnections:
 
     def __init__(
         self,
-        client: DirectClient,
+        client: Client,
         settings: ProduceSettings,
         producing: Producing,
         clock: Callable[[], float],
@@ -198,11 +199,12 @@ class LeaderConnections:
         removed = [
             tp
             for tp, answer in found.items()
-            if answer.error == UNKNOWN_PRODUCER_ID and answer.log_start >= self._ends.get(tp, sys.maxsize)
+            if answer.error == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start >= self._ends.get(tp, sys.maxsize)
         ]
         codes = {tp: answer.error for tp, answer in found.items()}
         # Without the start of its log, the partition has moved away from the broker, as in Java's ``TransactionManager``.
-        codes |= {tp: NOT_LEADER for tp, code in codes.items() if code == UNKNOWN_PRODUCER_ID and found[tp].log_start < 0}
+        unknown = [tp for tp, code in codes.items() if code == ErrorCode.UNKNOWN_PRODUCER_ID]
+        codes |= {tp: NOT_LEADER for tp in unknown if found[tp].log_start < 0}
         self._producing.answer(request.number, request.broker, codes, now, removed)
         for batch in request.batches:
             answer = found.get(batch.partition)

@@ -10,31 +10,29 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
-from pyspark_zkafka.records.direct.messages import read_rows
-from pyspark_zkafka.records.direct.wire import (
-    NONE,
+from pyspark_zkafka.records.producer import GroupOffset
+from pyspark_zkafka.wire.protocol import (
     Api,
     MalformedResponse,
     Reader,
     Request,
-    array,
+    by_topic,
     int8,
     int16,
     int32,
     int64,
     length,
     no_tags,
+    read_by_topic,
     string,
 )
-from pyspark_zkafka.records.producer import GroupOffset
-
-OPERATION_NOT_ATTEMPTED = 55
 
 TRANSACTION_VERSION = "transaction.version"
 """A feature of the cluster. Its level 2 enables the second protocol of transactions (KIP-890)."""
@@ -46,21 +44,12 @@ FIRST_PRODUCE = 8
 """The newest version of Produce to use without KIP-890. Version 12 makes brokers add partitions to the transaction."""
 
 INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 1, 2)
-FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 2, 3)
 ADD_PARTITIONS = Api("AddPartitionsToTxn", 24, 0, 2, 3)
 ADD_OFFSETS = Api("AddOffsetsToTxn", 25, 0, 2, 3)
 COMMIT_OFFSETS = Api("TxnOffsetCommit", 28, 0, 5, 3)
 END_TRANSACTION = Api("EndTxn", 26, 0, 5, 3)
 
-GROUP, TRANSACTION = 0, 1  # kinds of a `Coordinator`
 _FIRST_PROTOCOL_NEWEST = 2
-
-
-class Coordinator(NamedTuple):
-    """A coordinator to find: of a group (`kind` 0) or of a transactional id (`kind` 1)."""
-
-    key: str
-    kind: int
 
 
 class Answer(NamedTuple):
@@ -98,7 +87,7 @@ class AddPartitions:
     def request(self, version: int) -> Request:
         rows = ((partition, int32(partition.partition)) for partition in self.partitions)
         head = string(self.transactional_id) + _producer(self.producer)
-        return Request(self.api, version, head + _by_topic(rows, flexible=False))
+        return Request(self.api, version, head + by_topic(rows))
 
     def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
@@ -140,7 +129,7 @@ class CommitOffset:
         member = int32(-1) + string("", flexible) + string(None, flexible) if version >= 3 else b""
         head = string(self.transactional_id, flexible) + string(found.group, flexible) + _producer(self.producer) + member
         partition = TopicPartition(found.topic, found.partition)
-        body = head + _by_topic([(partition, row)], flexible=flexible)
+        body = head + by_topic([(partition, row)], flexible)
         return Request(self.api, version, body + no_tags(flexible))
 
     def read(self, response: Reader) -> Answer:
@@ -174,20 +163,6 @@ Message = InitProducerId | AddPartitions | AddOffsets | CommitOffset | EndTransa
 def newest_version(api: Api, protocol: int) -> int:
     """The newest version of an API to use: versions above 2 belong to the second protocol of transactions."""
     return api.newest if protocol >= SECOND_PROTOCOL else min(api.newest, _FIRST_PROTOCOL_NEWEST)
-
-
-def find_coordinator_request(version: int, coordinator: Coordinator) -> Request:
-    """Versions 1 and 2."""
-    return Request(FIND_COORDINATOR, version, string(coordinator.key) + int8(coordinator.kind))
-
-
-def read_find_coordinator(response: Reader) -> tuple[int, tuple[str, int]]:
-    """Versions 1 and 2: the error, and the coordinator's address."""
-    response.int32()  # throttle time
-    error = response.int16()
-    response.string()  # error in words
-    response.int32()  # broker
-    return error, (response.required_string(), response.int32())
 
 
 def produce_request(
@@ -239,7 +214,7 @@ def read_produce(response: Reader) -> tuple[dict[TopicPartition, Produced], int]
         response.tags()
         return number, Produced(error, offset, log_start)
 
-    rows = read_rows(response, row)
+    rows = read_by_topic(response, row)
     found, throttle_ms = dict(rows), response.int32()
     response.tags()
     response.finish()
@@ -260,15 +235,6 @@ def _producer(producer: ProducerId) -> bytes:
     return int64(producer.number) + int16(producer.epoch)
 
 
-def _by_topic(rows: Iterable[tuple[TopicPartition, bytes]], *, flexible: bool) -> bytes:
-    """Topics, each with its rows of partitions."""
-    topics: dict[str, list[bytes]] = {}
-    for partition, row in rows:
-        topics.setdefault(partition.topic, []).append(row)
-    encoded = [string(topic, flexible) + array(found, flexible) + no_tags(flexible) for topic, found in topics.items()]
-    return array(encoded, flexible)
-
-
 def _first_error(response: Reader) -> Answer:
     """The first error of topics with errors of partitions. A partition that was not attempted is not the cause."""
 
@@ -277,6 +243,6 @@ def _first_error(response: Reader) -> Answer:
         response.tags()
         return found
 
-    errors = [error for _, error in read_rows(response, row) if error != NONE]
-    causes = [error for error in errors if error != OPERATION_NOT_ATTEMPTED]
+    errors = [error for _, error in read_by_topic(response, row) if error != NONE]
+    causes = [error for error in errors if error != ErrorCode.OPERATION_NOT_ATTEMPTED]
     return Answer(next(iter(causes or errors), NONE))

@@ -14,32 +14,25 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import (
-    NONE,
-    OVERDUE,
-    RETRIABLE,
-    Batch,
-    ProducerId,
-    Producing,
-)
+from pyspark_zkafka.model.producing import OVERDUE, RETRIABLE, Batch, ProducerId, Producing
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S, LeaderConnections
-from pyspark_zkafka.records.direct.messages import Metadata
 from pyspark_zkafka.records.direct.producer_messages import (
     INIT_PRODUCER_ID,
-    TRANSACTION,
-    Coordinator,
     InitProducerId,
 )
 from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
 from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender, Transactions
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.client import Client
+from pyspark_zkafka.wire.connection import Connection
+from pyspark_zkafka.wire.group_messages import TRANSACTION, Coordinator
+from pyspark_zkafka.wire.metadata_messages import Metadata, TopicMetadata
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +41,16 @@ _SETUP_S = 3.0
 _METADATA_PAUSE_S = 0.1
 _ANSWERS_S = 0.3
 _STEP_BYTES = 1024 * 1024
-_RETRIABLE_INIT = frozenset({7, 14, 15, 16, 51})
-"""Errors of InitProducerId after which it is requested again: time-out, coordinator, concurrent transactions."""
+_RETRIABLE_INIT = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""Errors of InitProducerId after which it is requested again."""
 
 
 _NO_TRANSACTIONS = InitProducerId(None, 0)
@@ -77,7 +78,7 @@ class DirectSender(Sender):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         settings, self._settings = producer_settings_of(properties)
-        self._client = DirectClient(settings, clock)
+        self._client = Client(settings, clock)
         self._limits = limits
         self._note = note
         self._real_clock = clock
@@ -221,7 +222,7 @@ class DirectSender(Sender):
         deadline = self._client.deadline(timeout_s)
         while True:
             try:
-                found = self._client.metadata(topic, deadline, create=self._settings.creates_topics)
+                found = self._client.metadata([topic], deadline, create=self._settings.creates_topics)
             except (ConnectionLost, MalformedResponse, Unsupported) as error:
                 self._report(error)
                 # Each attempt to log in counts towards a lock-out of the user.
@@ -230,8 +231,9 @@ class DirectSender(Sender):
                 found = None
             if found is not None:
                 self._take_over(topic, found)
-                leaders = {n: state.leader for n, state in found.partitions.items()}
-                return (KafkaError(found.error) if found.error else None), leaders
+                described = found.topics[topic]
+                leaders = {n: state.leader for n, state in described.partitions.items()}
+                return (KafkaError(described.error) if described.error else None), leaders
             if deadline.has_passed:
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker answered"))
 
@@ -335,10 +337,10 @@ class DirectSender(Sender):
             if self._producing.needs_producer:
                 self._request_producer(self._client.deadline(_METADATA_PAUSE_S))
             for topic in sorted({partition.topic for partition in self._producing.without_leader()}):
-                found = self._client.metadata(topic, self._client.deadline(_METADATA_PAUSE_S))
+                found = self._client.metadata([topic], self._client.deadline(_METADATA_PAUSE_S))
                 if found is not None:
                     self._take_over(topic, found)
-                    self._refuse(topic, found, now)
+                    self._refuse(topic, found.topics[topic], now)
         except LoginRefused as error:
             self._ask_at = now + REFUSED_PAUSE_S
             self._report(error)
@@ -351,14 +353,14 @@ class DirectSender(Sender):
         """Pass on the leaders that a broker reports."""
         leaders = {
             TopicPartition(topic, number): state.leader if state.leader in found.brokers else None
-            for number, state in found.partitions.items()
+            for number, state in found.topics[topic].partitions.items()
         }
         self._producing.lead(leaders)
         for partition, leader in leaders.items():
             if leader is not None:
                 self._unknown_since.pop(partition, None)
 
-    def _refuse(self, topic: str, found: Metadata, now: float) -> None:
+    def _refuse(self, topic: str, found: TopicMetadata, now: float) -> None:
         """Fail batches for a topic or partition that the brokers do not have, after a while: a new broker knows none."""
         for partition in self._producing.without_leader():
             if partition.topic != topic:
@@ -368,7 +370,7 @@ class DirectSender(Sender):
                 patience_s = _ANSWERS_S
             else:
                 code = found.error
-                patience_s = self._client.settings.propagation_s if code in UNKNOWN_TOPIC_CODES else 0.0
+                patience_s = self._settings.propagation_s if code in UNKNOWN_TOPIC_CODES else 0.0
             if code == NONE or code in RETRIABLE - UNKNOWN_TOPIC_CODES:
                 self._unknown_since.pop(partition, None)
             elif now - self._unknown_since.setdefault(partition, now) >= patience_s:

@@ -1,27 +1,15 @@
-"""Settings of the direct transport, from librdkafka's properties of a consumer, and its TLS context."""
+"""Settings of the direct transport, from librdkafka's properties of a consumer or a producer."""
 
 from __future__ import annotations
 
 import math
-import os
-import re
-import socket
-import ssl
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from pyspark_zkafka import token_providers
 from pyspark_zkafka.records.direct.fetch import FetchSettings
-from pyspark_zkafka.records.direct.wire import Unsupported
-from pyspark_zkafka.retries import Backoff
-
-_KAFKA_PORT = 9092
-_SERVER = re.compile(r"(?:\[(?P<ipv6>[^]/]+)]|(?P<host>[^]:/[]+))(?::(?P<port>[0-9]{0,5}))?")
-_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+from pyspark_zkafka.wire.protocol import Unsupported
+from pyspark_zkafka.wire.settings import ClientSettings, Properties, client_settings
 
 # Ignored: they configure librdkafka's queues, threads, group and log, and do not affect what is read or written.
 _WITHOUT_EFFECT = frozenset(
@@ -68,79 +56,14 @@ _LEVELS: Mapping[str, Collection[int]] = {
     "gzip": range(1, 10),
     "zstd": range(1, 23),
 }
-_FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
-_FLAGS = {"true": True, "1": True, "false": False, "0": False}
-
-
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
-    """Authorities, certificate and key, as files or PEM texts."""
-
-    ca_location: str | None
-    ca_pem: str | None
-    certificate_location: str | None
-    certificate_pem: str | None = field(repr=False)
-    key_location: str | None
-    key_pem: str | None = field(repr=False)
-    key_password: str | None = field(repr=False)
-    ciphers: str | None
-    checks_certificate: bool
-    checks_host: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A SASL mechanism with a password."""
-
-    mechanism: str
-    user: str = field(repr=False)
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenEndpoint:
-    """The endpoint that issues tokens for OAUTHBEARER. Authorities are a file, a folder, or a PEM text."""
-
-    mechanism: ClassVar[str] = "OAUTHBEARER"
-
-    url: str
-    client_id: str = field(repr=False)
-    client_secret: str = field(repr=False)
-    scope: str | None = None
-    extensions: tuple[str, ...] = ()
-    ca_location: str | None = None
-    ca_pem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenProvider:
-    """The function that gives tokens for OAUTHBEARER, by name, and its configuration."""
-
-    mechanism: ClassVar[str] = "OAUTHBEARER"
-
-    name: str
-    config: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SocketSettings:
-    """Properties of sockets. A buffer size of 0 is the system's default."""
-
-    family: int
-    keepalive: bool
-    no_delay: bool
-    send_bytes: int
-    receive_bytes: int
-    setup_timeout_s: float
-    request_timeout_s: float
-    most_response_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceSettings:
     """How records are batched, compressed and sent.
 
-    `level` is None for the codec's default, and `transactional_id` is None without transactions.
+    `level` is None for the codec's default, and `transactional_id` is None without transactions. A topic that brokers do
+    not know is gone after `propagation_s`.
     """
 
     batch_bytes: int
@@ -154,194 +77,40 @@ class ProduceSettings:
     creates_topics: bool
     transactional_id: str | None
     transaction_timeout_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """All settings of the direct transport; `tls` and `login` are None if they are not used."""
-
-    servers: tuple[tuple[str, int], ...]
-    client_id: str
-    tls: TlsSettings | None
-    login: Login | TokenEndpoint | TokenProvider | None
-    socket: SocketSettings
-    reconnect_backoff: Backoff
-    retry_backoff: Backoff
-    fetch: FetchSettings
-    metadata_age_s: float
     propagation_s: float
 
 
-def settings_of(properties: Mapping[str, Any]) -> Settings:
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """How records are fetched. A topic that brokers do not know is gone after `propagation_s`."""
+
+    client: ClientSettings
+    fetch: FetchSettings
+    propagation_s: float
+
+
+def settings_of(properties: Mapping[str, Any]) -> ReadSettings:
     """The settings for a consumer's properties. Raises Unsupported, with the name of an unsupported property."""
-    given = _Properties(properties, _WITHOUT_EFFECT_ON_READS)
-    settings = _settings(given)
+    given = Properties(properties, _WITHOUT_EFFECT_ON_READS)
+    settings = ReadSettings(client_settings(given), _fetch(given), _propagation_s(given))
     given.finish()
     return settings
 
 
-def producer_settings_of(properties: Mapping[str, Any]) -> tuple[Settings, ProduceSettings]:
+def producer_settings_of(properties: Mapping[str, Any]) -> tuple[ClientSettings, ProduceSettings]:
     """The settings for a producer's properties. Raises Unsupported, with the name of an unsupported property."""
-    given = _Properties(properties, _WITHOUT_EFFECT_ON_WRITES)
-    settings, produce = _settings(given), _produce(given)
+    given = Properties(properties, _WITHOUT_EFFECT_ON_WRITES)
+    settings, produce = client_settings(given), _produce(given)
+    _fetch(given)  # as in librdkafka, properties of a consumer do no harm
     given.finish()
     return settings, produce
 
 
-def _settings(given: _Properties) -> Settings:
-    protocol = given.text("security.protocol", "plaintext").lower()
-    if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
-        raise Unsupported(f"security.protocol={protocol}")
-    tls, login = _tls(given), _login(given)  # read even if they are not used, for `finish`
-    if protocol.startswith("sasl") and isinstance(login, str):
-        raise Unsupported(login)
-    return Settings(
-        servers=parse_servers(given.text("bootstrap.servers", "")),
-        client_id=given.text("client.id", "rdkafka"),
-        tls=tls if protocol.endswith("ssl") else None,
-        login=login if protocol.startswith("sasl") and not isinstance(login, str) else None,
-        socket=_socket(given),
-        reconnect_backoff=_backoff(given, "reconnect.backoff", 10_000),
-        retry_backoff=_backoff(given, "retry.backoff", 1_000),
-        fetch=_fetch(given),
-        metadata_age_s=given.seconds("topic.metadata.refresh.interval.ms", 300_000),
-        propagation_s=given.seconds("topic.metadata.propagation.max.ms", 30_000),
-    )
+def _propagation_s(given: Properties) -> float:
+    return given.seconds("topic.metadata.propagation.max.ms", 30_000)
 
 
-def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """Hosts and ports of a list of servers. Raises Unsupported for any other notation.
-
-    >>> parse_servers("a:9093, [::1]:9094,b")
-    (('a', 9093), ('::1', 9094), ('b', 9092))
-    """
-    return tuple(_server(server.strip()) for server in text.split(",") if server.strip())
-
-
-def _server(text: str) -> tuple[str, int]:
-    found = _SERVER.fullmatch(text)
-    port = int(found["port"] or _KAFKA_PORT) if found else 0
-    if found is None or not 0 < port < 2**16:
-        raise Unsupported("a bootstrap server that is not host:port")
-    return found["ipv6"] or found["host"], port
-
-
-class _Properties:
-    """Properties, read one by one. `finish` refuses properties that were not read."""
-
-    def __init__(self, properties: Mapping[str, Any], ignored: Collection[str]) -> None:
-        self._left = {name: value for name, value in properties.items() if name not in ignored}
-
-    def optional(self, name: str) -> str | None:
-        value = self._left.pop(name, None)
-        return None if value is None else str(value)
-
-    def text(self, name: str, default: str) -> str:
-        found = self.optional(name)
-        return default if found is None else found
-
-    def number(self, name: str, default: int, least: int = 0) -> int:
-        text = self.text(name, str(default)).strip()
-        if not text.isdecimal() or int(text) < least:
-            raise Unsupported(f"the value of {name}")  # librdkafka reports what is wrong with it
-        return int(text)
-
-    def seconds(self, name: str, default_ms: int) -> float:
-        text = self.text(name, str(default_ms)).strip()
-        if not text.replace(".", "", 1).isdecimal():
-            raise Unsupported(f"the value of {name}")
-        return float(text) / 1000
-
-    def flag(self, name: str, default: bool) -> bool:
-        text = self.text(name, str(default)).lower()
-        if text not in _FLAGS:
-            raise Unsupported(f"the value of {name}")
-        return _FLAGS[text]
-
-    def finish(self) -> None:
-        if self._left:
-            raise Unsupported(", ".join(sorted(self._left)))
-
-
-def _tls(given: _Properties) -> TlsSettings:
-    host_check = given.text("ssl.endpoint.identification.algorithm", "https")
-    return TlsSettings(
-        ca_location=given.optional("ssl.ca.location"),
-        ca_pem=given.optional("ssl.ca.pem"),
-        certificate_location=given.optional("ssl.certificate.location"),
-        certificate_pem=given.optional("ssl.certificate.pem"),
-        key_location=given.optional("ssl.key.location"),
-        key_pem=given.optional("ssl.key.pem"),
-        key_password=given.optional("ssl.key.password"),
-        ciphers=given.optional("ssl.cipher.suites"),
-        checks_certificate=given.flag("enable.ssl.certificate.verification", True),
-        checks_host=host_check == "https",
-    )
-
-
-def _login(given: _Properties) -> Login | TokenEndpoint | TokenProvider | str:
-    """The login, or the reason why it cannot be used."""
-    mechanism = given.optional("sasl.mechanism") or given.optional("sasl.mechanisms") or "GSSAPI"
-    user, password = given.optional("sasl.username"), given.optional("sasl.password")
-    provider, config = given.optional(token_providers.PROVIDER), given.optional(token_providers.CONFIG)
-    if mechanism == "OAUTHBEARER" and provider is not None:
-        return TokenProvider(provider, config or "")
-    if mechanism == "OAUTHBEARER":
-        return _token_endpoint(given)
-    if mechanism not in ("PLAIN", *_SCRAM):
-        return f"sasl.mechanism={mechanism}"
-    if mechanism in _SCRAM and find_spec("scramp") is None:
-        return f"sasl.mechanism={mechanism} needs the extra pyspark-zkafka[scram]"
-    if user is None or password is None:
-        return "a login without user and password"
-    # scramp prepares other texts (SASLprep), and neither Kafka nor librdkafka does.
-    if mechanism in _SCRAM and not (user + password).isascii():
-        return f"sasl.mechanism={mechanism} with a user or a password outside ASCII"
-    return Login(mechanism, user, password)
-
-
-def _token_endpoint(given: _Properties) -> TokenEndpoint | str:
-    if given.text("sasl.oauthbearer.method", "default") != "oidc":
-        return "sasl.mechanism=OAUTHBEARER without sasl.oauthbearer.method=oidc"
-    url = given.optional("sasl.oauthbearer.token.endpoint.url")
-    client_id, secret = given.optional("sasl.oauthbearer.client.id"), given.optional("sasl.oauthbearer.client.secret")
-    if url is None or client_id is None or secret is None:
-        return "sasl.mechanism=OAUTHBEARER without the id and the secret of a client, and an endpoint for tokens"
-    if not url.startswith(("https://", "http://")):
-        return "the value of sasl.oauthbearer.token.endpoint.url"
-    extensions = (given.optional("sasl.oauthbearer.extensions") or "").split(",")
-    return TokenEndpoint(
-        url,
-        client_id,
-        secret,
-        given.optional("sasl.oauthbearer.scope"),
-        tuple(stripped for extension in extensions if (stripped := extension.strip())),
-        given.optional("https.ca.location"),
-        given.optional("https.ca.pem"),
-    )
-
-
-def _socket(given: _Properties) -> SocketSettings:
-    family = given.text("broker.address.family", "any")
-    if family not in _FAMILIES:
-        raise Unsupported("the value of broker.address.family")
-    return SocketSettings(
-        family=_FAMILIES[family],
-        keepalive=given.flag("socket.keepalive.enable", False),
-        no_delay=given.flag("socket.nagle.disable", True),
-        send_bytes=given.number("socket.send.buffer.bytes", 0),
-        receive_bytes=given.number("socket.receive.buffer.bytes", 0),
-        setup_timeout_s=given.seconds("socket.connection.setup.timeout.ms", 30_000),
-        request_timeout_s=given.seconds("socket.timeout.ms", 60_000),
-        most_response_bytes=given.number("receive.message.max.bytes", 100_000_000),
-    )
-
-
-def _backoff(given: _Properties, name: str, most_ms: int) -> Backoff:
-    return Backoff(given.seconds(f"{name}.ms", 100), given.seconds(f"{name}.max.ms", most_ms))
-
-
-def _fetch(given: _Properties) -> FetchSettings:
+def _fetch(given: Properties) -> FetchSettings:
     given.seconds("fetch.error.backoff.ms", 500)
     level = given.text("isolation.level", "read_committed")
     if level not in ("read_committed", "read_uncommitted"):
@@ -356,7 +125,7 @@ def _fetch(given: _Properties) -> FetchSettings:
     )
 
 
-def _produce(given: _Properties) -> ProduceSettings:
+def _produce(given: Properties) -> ProduceSettings:
     acks = given.text("acks", given.text("request.required.acks", "all"))
     if acks not in ("all", "-1"):
         raise Unsupported(f"acks={acks}")
@@ -385,54 +154,5 @@ def _produce(given: _Properties) -> ProduceSettings:
         creates_topics=given.flag("allow.auto.create.topics", False),
         transactional_id=given.optional("transactional.id"),
         transaction_timeout_ms=given.number("transaction.timeout.ms", 60_000, least=1_000),
+        propagation_s=_propagation_s(given),
     )
-
-
-def tls_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The TLS context for connections to brokers. Raises Unsupported for a file, key or cipher that cannot be used."""
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = settings.checks_certificate and settings.checks_host
-        context.verify_mode = ssl.CERT_REQUIRED if settings.checks_certificate else ssl.CERT_NONE
-        if settings.ciphers is not None:
-            context.set_ciphers(settings.ciphers)
-        if settings.ca_pem is not None:
-            context.load_verify_locations(cadata=settings.ca_pem)
-        elif settings.ca_location is None:
-            context.load_default_certs()
-        elif Path(settings.ca_location).is_dir():
-            context.load_verify_locations(capath=settings.ca_location)
-        else:
-            context.load_verify_locations(cafile=settings.ca_location)
-        _load_certificate(context, settings)
-        return context
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        # The text of the error may quote a key.
-        raise Unsupported(f"TLS settings that Python's ssl refuses ({type(error).__name__})") from None
-
-
-def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    certificate, key = settings.certificate_pem, settings.key_pem
-    if certificate is None and settings.certificate_location is None:
-        if key is not None or settings.key_location is not None:
-            raise Unsupported("a private key without a certificate")
-        return
-    with _file(certificate, settings.certificate_location) as cert_file, _file(key, settings.key_location) as key_file:
-        # Without a function, OpenSSL asks on the terminal for the password of an encrypted key.
-        context.load_cert_chain(str(cert_file), key_file, password=lambda: settings.key_password or "")
-
-
-@contextmanager
-def _file(pem: str | None, location: str | None) -> Iterator[str | None]:
-    """The location, or a file in memory with the PEM text: ssl reads certificates and keys only from files."""
-    if pem is None:
-        yield location
-        return
-    if not hasattr(os, "memfd_create"):
-        raise Unsupported("keys as PEM texts on this system")
-    descriptor = os.memfd_create("pem")
-    try:
-        os.write(descriptor, pem.encode())
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)

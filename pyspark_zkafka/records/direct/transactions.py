@@ -13,49 +13,61 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
-from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S
 from pyspark_zkafka.records.direct.producer_messages import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
     COMMIT_OFFSETS,
     END_TRANSACTION,
-    FIND_COORDINATOR,
-    GROUP,
     INIT_PRODUCER_ID,
     SECOND_PROTOCOL,
-    TRANSACTION,
     TRANSACTION_VERSION,
     AddOffsets,
     AddPartitions,
     Answer,
     CommitOffset,
-    Coordinator,
     EndTransaction,
     InitProducerId,
     Message,
-    find_coordinator_request,
     newest_version,
-    read_find_coordinator,
 )
-from pyspark_zkafka.records.direct.wire import NONE, ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.records.producer import GroupOffset, Transactions
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.client import Client
+from pyspark_zkafka.wire.connection import Address, Buffer, Connection
+from pyspark_zkafka.wire.group_messages import (
+    FIND_COORDINATOR,
+    GROUP,
+    TRANSACTION,
+    Coordinator,
+    find_coordinators_request,
+    read_coordinators,
+)
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported, answer_of
 
 if TYPE_CHECKING:
     from pyspark_zkafka.records.direct.sender import DirectSender
 
-_LOAD_IN_PROGRESS, _NOT_AVAILABLE, _NOT_COORDINATOR = 14, 15, 16
-_UNKNOWN_TOPIC, _REQUEST_TIMED_OUT, _CONCURRENT_TRANSACTIONS = 3, 7, 51
-_NETWORK_EXCEPTION, _THROTTLING_QUOTA_EXCEEDED = 13, 89
-_MOVED = frozenset({_NOT_AVAILABLE, _NOT_COORDINATOR, _REQUEST_TIMED_OUT, _NETWORK_EXCEPTION})
+_MOVED = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
 """Errors after which the coordinator is looked up again."""
-_RETRIABLE = _MOVED | {_LOAD_IN_PROGRESS, _CONCURRENT_TRANSACTIONS, _UNKNOWN_TOPIC, _THROTTLING_QUOTA_EXCEEDED}
-FENCING = frozenset({47, 90})
-"""INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer with the id has begun, or the transaction timed out."""
+_RETRIABLE = _MOVED | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+}
+FENCING = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+"""Another producer with the id has begun, or the transaction timed out."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _DRAIN_S = 5.0
 
@@ -239,7 +251,7 @@ class CoordinatorConnections:
     reports it.
     """
 
-    def __init__(self, client: DirectClient, note: Callable[[Exception], None], request_timeout_s: float) -> None:
+    def __init__(self, client: Client, note: Callable[[Exception], None], request_timeout_s: float) -> None:
         self._client = client
         self._note = note
         self._request_timeout_s = request_timeout_s
@@ -266,17 +278,19 @@ class CoordinatorConnections:
         def message(asked: Connection) -> Request:
             if require is not None:
                 require(asked)
-            return find_coordinator_request(asked.version(FIND_COORDINATOR), coordinator)
+            if coordinator.kind == TRANSACTION:
+                asked.version(INIT_PRODUCER_ID)  # brokers without it would look up a group
+            return find_coordinators_request(asked.version(FIND_COORDINATOR), coordinator.kind, [coordinator.key])
 
         connection = self._usable(self._addresses.get(coordinator))
         if connection is None:
             response = self._client.ask_any(message, deadline)
             if response is None:
                 return None
-            error, address = read_find_coordinator(response)
-            if error != NONE:
-                return error
-            self._addresses[coordinator] = address
+            found = answer_of(read_coordinators(response, [coordinator.key]), coordinator.key)
+            if found.error != NONE:
+                return found.error
+            address = self._addresses[coordinator] = found.address
             connection = self._usable(address)
             if connection is None:
                 self._close(address)

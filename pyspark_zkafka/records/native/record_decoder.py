@@ -15,8 +15,8 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, malformed_timestamp, malformed_utf8
 from pyspark_zkafka.records.consumer import Poll
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native.library import CArray, Decoded, FedBatches, Flaws, require, topic_argument
+from pyspark_zkafka.wire.protocol import Unsupported
 
 # From zkafka.h.
 _COMPRESSED, _OTHER_FORMAT, _UNKNOWN_CODEC, _STRANGE_OFFSET, _WRONG_CHECKSUM, _MALFORMED, _NO_MEMORY = range(2, 9)

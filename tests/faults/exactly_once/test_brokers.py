@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct.connection import Connection
 from pyspark_zkafka.records.direct.producer_messages import END_TRANSACTION
+from pyspark_zkafka.wire.connection import Connection
 from tests.support.fill import fill
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, once, rows
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark_zkafka.read.stream_driver import StreamDriver
-    from pyspark_zkafka.records.direct.wire import Request
     from pyspark_zkafka.testing import LocalCluster
+    from pyspark_zkafka.wire.protocol import Request
 
 pytestmark = pytest.mark.long
 

@@ -21,8 +21,8 @@ from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import PartitionConsumer
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.select import open_consumer, open_fallback
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.support.faulty_wire import FaultyWire, cut_after, flip, in_pieces
 from tests.support.tiers import seldom
 from tests.support.wire import Wire

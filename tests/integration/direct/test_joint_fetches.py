@@ -11,9 +11,9 @@ import pytest
 
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
-from pyspark_zkafka.records.direct.connection import Connection
 from pyspark_zkafka.records.direct.fetch import FETCH
-from pyspark_zkafka.records.direct.wire import Request
+from pyspark_zkafka.wire.connection import Connection
+from pyspark_zkafka.wire.protocol import Request
 from tests.support.faulty_wire import FaultyWire, cut_after
 from tests.support.tiers import seldom
 from tests.support.transactions import abort, commit

@@ -27,8 +27,8 @@ from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.testing.processes import LOOPBACK
+from pyspark_zkafka.wire import protocol
 from tests.support.scripted_broker import Received, ScriptedBroker, answered
 from tests.support.scripted_cluster import METADATA
 
@@ -332,8 +332,14 @@ def test_broker_that_does_not_know_the_request() -> None:
     """A broker without the request, as in Kafka before 0.11, validates nothing, which is no option error."""
 
     def metadata(request: Received) -> bytes:
-        brokers = wire.int32(1) + wire.int32(0) + wire.string(LOOPBACK) + wire.int32(broker.address[1]) + wire.string(None)
-        return answered(request, brokers + wire.int32(0) + wire.int32(0))
+        brokers = (
+            protocol.int32(1)
+            + protocol.int32(0)
+            + protocol.string(LOOPBACK)
+            + protocol.int32(broker.address[1])
+            + protocol.string(None)
+        )
+        return answered(request, brokers + protocol.int32(0) + protocol.int32(0))
 
     with (
         ScriptedBroker(metadata, {METADATA: (0, 1)}) as broker,

@@ -15,7 +15,7 @@ import pytest
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.avro import AvroSchema, parse
 from pyspark_zkafka.formats.codec import Decoded
-from pyspark_zkafka.records.direct.wire import unsigned_varint
+from pyspark_zkafka.wire.protocol import unsigned_varint
 from tests.support.avro_schemas import long, record
 
 NEEDS_TIMES = pytest.mark.spark(4, 2)

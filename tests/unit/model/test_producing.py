@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import NONE, OVERDUE, Batch, Produce, ProducerId, Producing
+from pyspark_zkafka.model.producing import OVERDUE, Batch, Produce, ProducerId, Producing
 from tests.support.cases import each
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

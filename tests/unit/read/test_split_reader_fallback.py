@@ -11,8 +11,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import Poll
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.support.cases import each
 from tests.support.split_logs import Clock
 

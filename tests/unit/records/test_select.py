@@ -17,10 +17,8 @@ from pyspark_zkafka.model.rows import hash_rows
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.consumer import MessageConsumer
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from pyspark_zkafka.records.direct.sender import DirectSender
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.native import record_encoder
 from pyspark_zkafka.records.producer import producer_properties
@@ -35,6 +33,8 @@ from pyspark_zkafka.records.select import (
 )
 from pyspark_zkafka.records.transactions import transactional_properties
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.support.eventually import eventually
 from tests.support.fake_partition import FETCH, TP, FakePartition, records
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
@@ -154,7 +154,7 @@ class TestReads:
         for _ in sizes:
             found.fetches = [records(0, 10), b""]
             read(broker, connection(**kafka), count)
-        after = wire.int32(0) + wire.string("")
+        after = protocol.int32(0) + protocol.string("")
         requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
         assert [struct.unpack(">i", each[-4:])[0] for each in requests] == sizes
 
@@ -163,8 +163,10 @@ class TestReads:
 
         def refuse(request: Received) -> bytes | None:
             if request.api == HANDSHAKE:
-                return answered(request, wire.int16(0) + wire.int32(0))
-            return answered(request, wire.int16(58) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(0))
+                return answered(request, protocol.int16(0) + protocol.int32(0))
+            return answered(
+                request, protocol.int16(58) + protocol.string(None) + protocol.nullable_bytes(b"") + protocol.int64(0)
+            )
 
         def kind(broker: ScriptedBroker, user: str, servers: str) -> type:
             login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": user}
@@ -219,18 +221,18 @@ def writes(request: pytest.FixtureRequest) -> Iterator[Writes]:
         return
 
     def answer(asked: Received) -> bytes | None:
-        place = wire.int32(1), wire.string("127.0.0.1") + wire.int32(broker.address[1])
+        place = protocol.int32(1), protocol.string("127.0.0.1") + protocol.int32(broker.address[1])
         bodies = {
-            INIT_PRODUCER_ID: wire.int32(0) + wire.int16(0) + wire.int64(7) + wire.int16(0),
-            FIND_COORDINATOR: wire.int32(0) + wire.int16(0) + wire.string(None) + b"".join(place),
-            METADATA: wire.int32(0)
-            + wire.int32(1)
+            INIT_PRODUCER_ID: protocol.int32(0) + protocol.int16(0) + protocol.int64(7) + protocol.int16(0),
+            FIND_COORDINATOR: protocol.int32(0) + protocol.int16(0) + protocol.string(None) + b"".join(place),
+            METADATA: protocol.int32(0)
+            + protocol.int32(1)
             + b"".join(place)
-            + wire.string(None)
-            + wire.string(None)
-            + 2 * wire.int32(1)
-            + (wire.int16(0) + wire.string("t") + wire.int8(0) + wire.int32(1))
-            + (wire.int16(0) + wire.int32(0) + wire.int32(1) + 4 * wire.int32(0)),
+            + protocol.string(None)
+            + protocol.string(None)
+            + 2 * protocol.int32(1)
+            + (protocol.int16(0) + protocol.string("t") + protocol.int8(0) + protocol.int32(1))
+            + (protocol.int16(0) + protocol.int32(0) + protocol.int32(1) + 4 * protocol.int32(0)),
         }
         return answered(asked, bodies[asked.api])
 

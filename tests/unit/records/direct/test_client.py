@@ -13,12 +13,12 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Request, Unsupported
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Request, Unsupported
 from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import Script, ScriptedBroker, answered
 
@@ -63,8 +63,8 @@ def test_server_that_refuses_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asked: list[object] = []
     login = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
-    monkeypatch.setattr("pyspark_zkafka.records.direct.connection.exchange", exchange)
-    accept: Script = lambda request: answered(request, wire.int16(0) + wire.int32(0))  # noqa: E731
+    monkeypatch.setattr("pyspark_zkafka.wire.connection.exchange", exchange)
+    accept: Script = lambda request: answered(request, protocol.int16(0) + protocol.int32(0))  # noqa: E731
     with ScriptedBroker(accept) as first, ScriptedBroker(accept) as second:
         servers = (f"127.0.0.1:{broker.address[1]}" for broker in (first, second))
         with client(*servers, **login) as opened:

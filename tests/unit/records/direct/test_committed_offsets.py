@@ -11,16 +11,17 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.committed_offsets import Committed, find_metadata
+from pyspark_zkafka.records.direct.committed_offsets import find_metadata
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import NO_TAGS, LoginRefused, Reader, array, int16, int32, int64, string
 from pyspark_zkafka.records.select import find_offset_metadata
+from pyspark_zkafka.wire.group_messages import CommittedOffset
+from pyspark_zkafka.wire.protocol import NO_TAGS, LoginRefused, Reader, array, int16, int32, int64, string
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, framed
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FIND_COORDINATOR, OFFSET_FETCH = 10, 9
 OF_GROUPS = {**RANGES, FIND_COORDINATOR: (0, 6), OFFSET_FETCH: (1, 10)}
-FOUND = Committed(0, 5, "entry")
+FOUND = CommittedOffset(0, 5, "entry")
 
 
 def text(value: str) -> bytes:
@@ -36,7 +37,7 @@ class Coordinator:
 
     def __init__(
         self,
-        groups: dict[str, tuple[int, dict[TopicPartition, Committed]]],
+        groups: dict[str, tuple[int, dict[TopicPartition, CommittedOffset]]],
         without: dict[str, int] | None = None,
     ) -> None:
         self._groups = groups
@@ -101,7 +102,7 @@ def found(
 @pytest.mark.parametrize("stable", [True, False])
 def test_one_request_for_all_groups(stable: bool) -> None:
     """All groups are in one request to their coordinator. A partition without an offset has no metadata."""
-    coordinator = Coordinator({"a": (0, {T0: FOUND, T1: Committed(0, -1, "")}), "b": (0, {T1: FOUND})})
+    coordinator = Coordinator({"a": (0, {T0: FOUND, T1: CommittedOffset(0, -1, "")}), "b": (0, {T1: FOUND})})
     asked: dict[str, Collection[TopicPartition]] = {"a": [T0, T1], "b": [T1]}
     assert found(coordinator, asked, stable=stable) == {"a": {T0: "entry"}, "b": {T1: "entry"}}
     assert coordinator.asked == [({"a": {"t": [0, 1]}, "b": {"t": [1]}}, int(stable))]
@@ -110,15 +111,15 @@ def test_one_request_for_all_groups(stable: bool) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        (0, {T0: FOUND, T1: Committed(88, -1, "")}),  # UNSTABLE_OFFSET_COMMIT
-        (0, {T0: FOUND, T1: Committed(KafkaError.TOPIC_AUTHORIZATION_FAILED, -1, "")}),
+        (0, {T0: FOUND, T1: CommittedOffset(88, -1, "")}),  # UNSTABLE_OFFSET_COMMIT
+        (0, {T0: FOUND, T1: CommittedOffset(KafkaError.TOPIC_AUTHORIZATION_FAILED, -1, "")}),
         (0, {T0: FOUND}),
         (KafkaError.NOT_COORDINATOR, {}),
-        (KafkaError.NOT_COORDINATOR, {T0: Committed(0, -1, ""), T1: Committed(0, -1, "")}),
+        (KafkaError.NOT_COORDINATOR, {T0: CommittedOffset(0, -1, ""), T1: CommittedOffset(0, -1, "")}),
         (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, {}),
     ],
 )
-def test_group_without_an_answer(answer: tuple[int, dict[TopicPartition, Committed]]) -> None:
+def test_group_without_an_answer(answer: tuple[int, dict[TopicPartition, CommittedOffset]]) -> None:
     """A group is left out unless its coordinator answers for each partition: it may have an entry."""
     coordinator = Coordinator({"a": answer, "b": (0, {T0: FOUND})})
     assert found(coordinator, {"a": [T0, T1], "b": [T0]}) == {"b": {T0: "entry"}}
@@ -164,7 +165,7 @@ def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_read_by_the_direct_transport() -> None:
     """The driver's reads use the direct transport if they can."""
-    coordinator = Coordinator({"a": (0, {T0: FOUND}), "b": (0, {T0: Committed(0, -1, "")})})
+    coordinator = Coordinator({"a": (0, {T0: FOUND}), "b": (0, {T0: CommittedOffset(0, -1, "")})})
     with ScriptedBroker(coordinator, OF_GROUPS) as broker:
         coordinator.port = broker.address[1]
         servers = f"127.0.0.1:{coordinator.port}"

@@ -16,12 +16,12 @@ import pytest
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
 from pyspark_zkafka.records.direct.consumer import DirectConsumer, Fetcher
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import Reader
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.protocol import Reader
 from tests.support.eventually import eventually
 from tests.support.fake_partition import EPOCH_END, FETCH, LIST_OFFSETS, METADATA, TP, FakePartition, feed, records
 from tests.support.scripted_broker import RANGES, ScriptedBroker
@@ -266,7 +266,7 @@ def test_size_of_records(begin: int) -> None:
 
 def sizes(broker: ScriptedBroker) -> list[int]:
     """Return the partition sizes in bytes of the fetches that a broker has received."""
-    after = wire.int32(0) + wire.string("")
+    after = protocol.int32(0) + protocol.string("")
     requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
     return [struct.unpack(">i", each[-4:])[0] for each in requests]
 

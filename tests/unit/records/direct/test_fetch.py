@@ -7,7 +7,6 @@ import struct
 import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.fetch import (
     FETCH,
     FetchPartition,
@@ -17,7 +16,8 @@ from pyspark_zkafka.records.direct.fetch import (
     newest_version,
     read_fetch,
 )
-from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
+from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.protocol import MalformedResponse, Reader
 from tests.support.cases import each
 
 TP = TopicPartition("orders", 3)
@@ -118,12 +118,12 @@ class TestRequest:
 
 def partition(version: int, number: int, records: bytes, error: int, tags: bytes) -> bytes:
     """Return the response for a partition, with one aborted transaction."""
-    body = wire.int32(number) + wire.int16(error) + wire.int64(90) + wire.int64(80)
-    body += wire.int64(5) if version >= 5 else b""
-    transaction = wire.int64(1000) + wire.int64(20)
-    body += wire.array([transaction + wire.no_tags(version >= 12)], version >= 12)
-    body += wire.int32(2) if version >= 11 else b""
-    return body + wire.nullable_bytes(records, version >= 12) + (tags if version >= 12 else b"")
+    body = protocol.int32(number) + protocol.int16(error) + protocol.int64(90) + protocol.int64(80)
+    body += protocol.int64(5) if version >= 5 else b""
+    transaction = protocol.int64(1000) + protocol.int64(20)
+    body += protocol.array([transaction + protocol.no_tags(version >= 12)], version >= 12)
+    body += protocol.int32(2) if version >= 11 else b""
+    return body + protocol.nullable_bytes(records, version >= 12) + (tags if version >= 12 else b"")
 
 
 def response(
@@ -131,21 +131,21 @@ def response(
     *numbers: int,
     records: bytes = b"",
     error: int = 0,
-    tags: bytes = wire.NO_TAGS,
+    tags: bytes = protocol.NO_TAGS,
     topic_id: bytes = TOPIC_ID,
 ) -> bytes:
     """Return the response for partitions of one topic, by default number 3."""
     each = [partition(version, number, records, error, tags) for number in numbers or (TP.partition,)]
-    begin = wire.int32(33) + (wire.int16(0) + wire.int32(0) if version >= 7 else b"")
+    begin = protocol.int32(33) + (protocol.int16(0) + protocol.int32(0) if version >= 7 else b"")
     flexible = version >= 12
-    name = topic_id if version >= 13 else wire.string(TP.topic, flexible)
-    topics = wire.array([name + wire.array(each, flexible) + wire.no_tags(flexible)], flexible)
-    return begin + topics + wire.no_tags(flexible)
+    name = topic_id if version >= 13 else protocol.string(TP.topic, flexible)
+    topics = protocol.array([name + protocol.array(each, flexible) + protocol.no_tags(flexible)], flexible)
+    return begin + topics + protocol.no_tags(flexible)
 
 
 def reader(data: bytes, version: int) -> Reader:
     """Return a reader of a response without its header."""
-    return wire.Request(FETCH, version, b"").reader(data)
+    return protocol.Request(FETCH, version, b"").reader(data)
 
 
 def parts(*numbers: int) -> list[FetchPartition]:
@@ -156,8 +156,8 @@ def parts(*numbers: int) -> list[FetchPartition]:
 @pytest.mark.parametrize("version", [2, 3])
 def test_response_of_an_old_broker(version: int) -> None:
     """The response of a broker without transactions has only the end of the log."""
-    row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
-    data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+    row = protocol.int32(3) + protocol.int16(0) + protocol.int64(90) + protocol.nullable_bytes(b"messages")
+    data = protocol.int32(7) + protocol.int32(1) + protocol.string("orders") + protocol.int32(1) + row
     (found,) = read_fetch(reader(data, version), [FetchPartition(TP, None, 0)])
     assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (0, 0, 90, 90)
     assert (bytes(found.records), found.aborted) == (b"messages", ())
@@ -179,25 +179,27 @@ class TestResponse:
 
     def test_diverging_epoch(self) -> None:
         """If the leader's log was truncated, the response has the diverging epoch and its end."""
-        field = wire.int32(4) + wire.int64(17) + wire.NO_TAGS
-        tags = b"\x01\x00" + wire.unsigned_varint(len(field)) + field
+        field = protocol.int32(4) + protocol.int64(17) + protocol.NO_TAGS
+        tags = b"\x01\x00" + protocol.unsigned_varint(len(field)) + field
         (found,) = read_fetch(reader(response(12, tags=tags), 12), parts(3))
         assert found.diverging == (4, 17)
 
     def test_error_of_the_whole(self) -> None:
         """An error of the whole response becomes an error of each partition."""
-        found = read_fetch(reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0), 7), parts(3, 4))
+        found = read_fetch(
+            reader(protocol.int32(0) + protocol.int16(71) + protocol.int32(0) + protocol.int32(0), 7), parts(3, 4)
+        )
         assert [each.error for each in found] == [71, 71]
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_throttled(self, version: int) -> None:
         """A response without partitions is valid only if it throttles the client."""
-        rest = wire.unsigned_varint(1) + wire.NO_TAGS if version >= 12 else wire.int32(0)
-        rest = wire.int16(0) + wire.int32(0) + rest if version >= 7 else rest
-        found = read_fetch(reader(wire.int32(500) + rest, version), parts(3, 4))
+        rest = protocol.unsigned_varint(1) + protocol.NO_TAGS if version >= 12 else protocol.int32(0)
+        rest = protocol.int16(0) + protocol.int32(0) + rest if version >= 7 else rest
+        found = read_fetch(reader(protocol.int32(500) + rest, version), parts(3, 4))
         assert found == [PartitionData(500 if version >= 8 else 0, 0, by_id=version >= 13)] * 2
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
-            read_fetch(reader(wire.int32(0) + rest, version), parts(3, 4))
+            read_fetch(reader(protocol.int32(0) + rest, version), parts(3, 4))
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_several(self, version: int) -> None:

@@ -21,8 +21,8 @@ from pyspark_zkafka.records.direct.producer_messages import (
     read_find_coordinator,
     read_produce,
 )
-from pyspark_zkafka.records.direct.wire import Reader, Request
 from pyspark_zkafka.records.producer import GroupOffset
+from pyspark_zkafka.wire.protocol import Reader, Request
 
 PRODUCER = ProducerId(0x0102030405060708, 9)
 PRODUCER_HEX = "0102030405060708 0009"

@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.direct.settings import ProduceSettings, producer_settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.records.producer import QueueLimits, producer_properties
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
 from tests.support.cases import each
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment
@@ -63,26 +63,34 @@ class Log:
             return answered(request, self._metadata())
         if request.api == INIT_PRODUCER_ID:
             self.producers += 1
-            return answered(request, wire.int32(0) + wire.int16(NONE) + wire.int64(self.producers) + wire.int16(0))
+            return answered(
+                request, protocol.int32(0) + protocol.int16(NONE) + protocol.int64(self.producers) + protocol.int16(0)
+            )
         partitions = self._take_in(request)
         answer = self.answers.pop(0) if self.answers else NONE
         if not isinstance(answer, int):
             return answer
         rows = b"".join(
-            wire.int32(n)
-            + wire.int16(answer)
-            + wire.int64(0)
-            + wire.int64(-1)
-            + wire.int64(self.log_start)
-            + wire.int32(0)
-            + wire.string(None)
+            protocol.int32(n)
+            + protocol.int16(answer)
+            + protocol.int64(0)
+            + protocol.int64(-1)
+            + protocol.int64(self.log_start)
+            + protocol.int32(0)
+            + protocol.string(None)
             for n in partitions
         )
-        body = wire.int32(1) + wire.string("t") + wire.int32(len(partitions)) + rows + wire.int32(self.throttle_ms)
+        body = (
+            protocol.int32(1)
+            + protocol.string("t")
+            + protocol.int32(len(partitions))
+            + rows
+            + protocol.int32(self.throttle_ms)
+        )
         return answered(request, body)
 
     def _take_in(self, request: Received) -> list[int]:
-        reader = wire.Reader(request.rest)
+        reader = protocol.Reader(request.rest)
         reader.string()  # client id
         assert reader.string() is None  # transactional id
         assert reader.int16() == -1
@@ -104,14 +112,26 @@ class Log:
         return found
 
     def _metadata(self) -> bytes:
-        broker = wire.int32(1) + wire.int32(0) + wire.string("127.0.0.1") + wire.int32(self.port) + wire.string(None)
-        nobody = 3 * wire.int32(0)
+        broker = (
+            protocol.int32(1)
+            + protocol.int32(0)
+            + protocol.string("127.0.0.1")
+            + protocol.int32(self.port)
+            + protocol.string(None)
+        )
+        nobody = 3 * protocol.int32(0)
         rows = b"".join(
-            wire.int16(NONE) + wire.int32(n) + wire.int32(self.leader) + wire.int32(1) + nobody
+            protocol.int16(NONE) + protocol.int32(n) + protocol.int32(self.leader) + protocol.int32(1) + nobody
             for n in range(self.partitions)
         )
-        topic = wire.int16(self.topic_error) + wire.string("t") + wire.int8(0) + wire.int32(self.partitions) + rows
-        return wire.int32(0) + broker + wire.string(None) + wire.int32(0) + wire.int32(1) + topic
+        topic = (
+            protocol.int16(self.topic_error)
+            + protocol.string("t")
+            + protocol.int8(0)
+            + protocol.int32(self.partitions)
+            + rows
+        )
+        return protocol.int32(0) + broker + protocol.string(None) + protocol.int32(0) + protocol.int32(1) + topic
 
 
 class UnsteadyLog(Log):
@@ -603,8 +623,8 @@ def test_coordinator_that_needs_librdkafka() -> None:
         def __call__(self, request: Received) -> bytes | None:
             if request.api != FIND_COORDINATOR:
                 return super().__call__(request)
-            place = wire.int32(1) + wire.string("127.0.0.1") + wire.int32(self.port)
-            return answered(request, wire.int32(0) + wire.int16(NONE) + wire.string(None) + place)
+            place = protocol.int32(1) + protocol.string("127.0.0.1") + protocol.int32(self.port)
+            return answered(request, protocol.int32(0) + protocol.int16(NONE) + protocol.string(None) + place)
 
     log = Found()
     ranges = {**RANGES, FIND_COORDINATOR: (0, 1), PRODUCE: (0, 9), INIT_PRODUCER_ID: (0, 1)}

@@ -15,9 +15,9 @@ import pytest
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.direct import leaders as leaders_module
 from pyspark_zkafka.records.direct import sender as sender_module
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.producer import QueueLimits
+from pyspark_zkafka.wire import protocol
 from tests.support.cases import each
 from tests.support.scripted_broker import Received, answered
 from tests.support.scripted_cluster import DAMAGES, INIT_PRODUCER_ID, PRODUCE, ScriptedCluster, Treatment
@@ -116,7 +116,7 @@ def test_a_slow_link(monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]) ->
 
 
 def init_response(error: int, number: int, epoch: int) -> Damage:
-    body = wire.int32(0) + wire.int16(error) + wire.int64(number) + wire.int16(epoch)
+    body = protocol.int32(0) + protocol.int16(error) + protocol.int64(number) + protocol.int16(epoch)
     return lambda request, _: answered(request, body)
 
 

@@ -21,7 +21,7 @@ from pyspark_zkafka.records.direct.settings import (
     settings_of,
     tls_context,
 )
-from pyspark_zkafka.records.direct.wire import Unsupported
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.support.cases import each
 from tests.support.certificates import Authority
 

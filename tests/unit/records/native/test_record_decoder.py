@@ -9,8 +9,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.records.direct.wire import Unsupported
 from pyspark_zkafka.records.native.record_decoder import CorruptRecords, decompress, most_decompressed_bytes
+from pyspark_zkafka.wire.protocol import Unsupported
 from tests.support.cases import each
 from tests.support.record_batches import CODECS, xerial
 

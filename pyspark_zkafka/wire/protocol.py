@@ -11,15 +11,17 @@ tagged fields. ``RequestHeader.json`` and ``ResponseHeader.json`` of Kafka 3.9.1
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+from pyspark_zkafka.model.nouns import TopicPartition
 
 A = TypeVar("A")
+K = TypeVar("K")
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
-NONE = 0
-"""The error code of success."""
 NO_TAGS = b"\x00"
 """The tagged fields of a structure that has none."""
 
@@ -88,6 +90,20 @@ def array(elements: Collection[bytes], flexible: bool = False) -> bytes:
     return length(len(elements), flexible) + b"".join(elements)
 
 
+def null_array(flexible: bool = False) -> bytes:
+    """Null in place of an array."""
+    return unsigned_varint(0) if flexible else int32(-1)
+
+
+def by_topic(rows: Iterable[tuple[TopicPartition, bytes]], flexible: bool = False) -> bytes:
+    """Topics, each with its encoded rows of partitions."""
+    topics: dict[str, list[bytes]] = {}
+    for partition, row in rows:
+        topics.setdefault(partition.topic, []).append(row)
+    encoded = [string(topic, flexible) + array(found, flexible) + no_tags(flexible) for topic, found in topics.items()]
+    return array(encoded, flexible)
+
+
 def no_tags(flexible: bool) -> bytes:
     """The tagged fields of a structure without any, which only flexible versions have."""
     return NO_TAGS if flexible else b""
@@ -153,6 +169,19 @@ class Reader:
         """The elements, each read by `element`; null is empty."""
         return [element() for _ in range(self._count(self._length()))]
 
+    def count(self) -> int:
+        """The number of the elements of an array, which follow; null is empty."""
+        return self._count(self._length())
+
+    def int32s(self) -> tuple[int, ...]:
+        """An array of numbers of 32 bits; null is empty."""
+        count = self._count(self._length())
+        return struct.unpack(f">{count}i", self.span(4 * count))
+
+    def rows(self, form: struct.Struct) -> Iterator[tuple[Any, ...]]:
+        """An array whose elements are numbers; null is empty. Only for versions that are not flexible."""
+        return form.iter_unpack(self.span(form.size * max(self.int32(), 0)))
+
     def tags(self) -> dict[int, memoryview]:
         """Tagged fields by number; none in versions that are not flexible."""
         if not self._flexible:
@@ -189,6 +218,25 @@ class Reader:
         if count > self.left:
             raise MalformedResponse(f"an array of {count} elements where {self.left} bytes are left")
         return count
+
+
+def read_by_topic(response: Reader, row: Callable[[], tuple[int, A]]) -> list[tuple[TopicPartition, A]]:
+    """Read topics, each with its rows. `row` reads the number of a partition, and its answer."""
+
+    def topic() -> list[tuple[TopicPartition, A]]:
+        name = response.required_string()
+        found = [(TopicPartition(name, number), answer) for number, answer in response.array(row)]
+        response.tags()
+        return found
+
+    return list(chain.from_iterable(response.array(topic)))
+
+
+def answer_of(answers: Mapping[K, A], key: K) -> A:
+    """The answer to one key. Raises MalformedResponse if the response lacks it."""
+    if key not in answers:
+        raise MalformedResponse(f"the response lacks {key}")
+    return answers[key]
 
 
 class Api(NamedTuple):

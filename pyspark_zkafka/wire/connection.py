@@ -16,8 +16,10 @@ from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from pyspark_zkafka._version import __version__
+from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import host_port
-from pyspark_zkafka.records.direct.messages import (
+from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.connection_messages import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     Supported,
@@ -28,10 +30,7 @@ from pyspark_zkafka.records.direct.messages import (
     sasl_authenticate_request,
     sasl_handshake_request,
 )
-from pyspark_zkafka.records.direct.sasl import exchange
-from pyspark_zkafka.records.direct.settings import Login, Settings, SocketSettings, TokenEndpoint, TokenProvider
-from pyspark_zkafka.records.direct.wire import (
-    NONE,
+from pyspark_zkafka.wire.protocol import (
     Api,
     ConnectionLost,
     LoginRefused,
@@ -41,7 +40,8 @@ from pyspark_zkafka.records.direct.wire import (
     Unsupported,
     closed_by_errors,
 )
-from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.sasl import exchange
+from pyspark_zkafka.wire.settings import ClientSettings, Login, SocketSettings, TokenEndpoint, TokenProvider
 
 A = TypeVar("A")
 Address = tuple[str, int]
@@ -271,7 +271,7 @@ class Connection:
     def __init__(
         self,
         address: Address,
-        settings: Settings,
+        settings: ClientSettings,
         context: ssl.SSLContext | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

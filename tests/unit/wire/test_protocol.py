@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.records.direct import messages, wire
 from pyspark_zkafka.records.direct.fetch import FETCH
-from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader, Unsupported
+from pyspark_zkafka.wire import messages, protocol
+from pyspark_zkafka.wire.protocol import MalformedResponse, Reader, Unsupported
 from tests.support.cases import each
 
 
@@ -24,22 +24,22 @@ def read_back(encoded: bytes, read: Callable[[Reader], Any], value: Any, flexibl
 @each(
     ("encoded", "read", "value"),
     [
-        (wire.int8(-1), Reader.int8, -1),
-        (wire.int16(-300), Reader.int16, -300),
-        (wire.int32(2**31 - 1), Reader.int32, 2**31 - 1),
-        (wire.int64(-(2**63)), Reader.int64, -(2**63)),
-        (wire.unsigned_varint(0), Reader.unsigned_varint, 0),
-        (wire.unsigned_varint(127), Reader.unsigned_varint, 127),
-        (wire.unsigned_varint(128), Reader.unsigned_varint, 128),
-        (wire.unsigned_varint(2**32 - 1), Reader.unsigned_varint, 2**32 - 1),
-        (wire.string("grün"), Reader.string, "grün"),
-        (wire.string(None), Reader.string, None),
-        (wire.string("t"), Reader.required_string, "t"),
-        (wire.nullable_bytes(b"\x00\xff"), Reader.nullable_bytes, b"\x00\xff"),
+        (protocol.int8(-1), Reader.int8, -1),
+        (protocol.int16(-300), Reader.int16, -300),
+        (protocol.int32(2**31 - 1), Reader.int32, 2**31 - 1),
+        (protocol.int64(-(2**63)), Reader.int64, -(2**63)),
+        (protocol.unsigned_varint(0), Reader.unsigned_varint, 0),
+        (protocol.unsigned_varint(127), Reader.unsigned_varint, 127),
+        (protocol.unsigned_varint(128), Reader.unsigned_varint, 128),
+        (protocol.unsigned_varint(2**32 - 1), Reader.unsigned_varint, 2**32 - 1),
+        (protocol.string("grün"), Reader.string, "grün"),
+        (protocol.string(None), Reader.string, None),
+        (protocol.string("t"), Reader.required_string, "t"),
+        (protocol.nullable_bytes(b"\x00\xff"), Reader.nullable_bytes, b"\x00\xff"),
         (b"\xff\xff\xff\xff", Reader.nullable_bytes, b""),
-        (wire.int32(2) + wire.int8(5) + wire.int8(6), lambda r: r.array(r.int8), [5, 6]),
+        (protocol.int32(2) + protocol.int8(5) + protocol.int8(6), lambda r: r.array(r.int8), [5, 6]),
         (b"\xff\xff\xff\xff", lambda r: r.array(r.int8), []),
-        (wire.no_tags(False) + wire.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
+        (protocol.no_tags(False) + protocol.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
     ],
 )
 def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
@@ -50,14 +50,14 @@ def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> No
 @each(
     ("encoded", "read", "value"),
     [
-        (wire.string("t" * 200, True), Reader.string, "t" * 200),
-        (wire.string(None, True), Reader.string, None),
-        (wire.string("t", True), Reader.required_string, "t"),
-        (wire.nullable_bytes(b"ab", True), Reader.nullable_bytes, b"ab"),
+        (protocol.string("t" * 200, True), Reader.string, "t" * 200),
+        (protocol.string(None, True), Reader.string, None),
+        (protocol.string("t", True), Reader.required_string, "t"),
+        (protocol.nullable_bytes(b"ab", True), Reader.nullable_bytes, b"ab"),
         (b"\x00", Reader.nullable_bytes, b""),
-        (wire.array([wire.int8(5)], True), lambda r: r.array(r.int8), [5]),
+        (protocol.array([protocol.int8(5)], True), lambda r: r.array(r.int8), [5]),
         (b"\x02\x00\x01a\x07\x02bc", Reader.tags, {0: b"a", 7: b"bc"}),
-        (wire.no_tags(True) + wire.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
+        (protocol.no_tags(True) + protocol.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
     ],
 )
 def test_compact_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
@@ -69,12 +69,12 @@ def test_compact_values(encoded: bytes, read: Callable[[Reader], Any], value: An
     ("encoded", "read", "problem"),
     [
         (b"\xff" * 6, Reader.unsigned_varint, "more than 5 bytes"),
-        (wire.int16(5) + b"abcd", Reader.string, "a field of 5 bytes where 4 are left"),
-        (wire.int16(-2), Reader.string, "a field of -2 bytes"),
-        (wire.int16(-1), Reader.required_string, "a field of -1 bytes"),
-        (wire.int32(2**31 - 1), Reader.nullable_bytes, "a field of 2147483647 bytes where 0 are left"),
-        (wire.int16(1) + b"\xff", Reader.string, "not UTF-8"),
-        (wire.int32(2**31 - 1) + b"ab", lambda r: r.array(r.int8), "an array of 2147483647 elements where 2 bytes"),
+        (protocol.int16(5) + b"abcd", Reader.string, "a field of 5 bytes where 4 are left"),
+        (protocol.int16(-2), Reader.string, "a field of -2 bytes"),
+        (protocol.int16(-1), Reader.required_string, "a field of -1 bytes"),
+        (protocol.int32(2**31 - 1), Reader.nullable_bytes, "a field of 2147483647 bytes where 0 are left"),
+        (protocol.int16(1) + b"\xff", Reader.string, "not UTF-8"),
+        (protocol.int32(2**31 - 1) + b"ab", lambda r: r.array(r.int8), "an array of 2147483647 elements where 2 bytes"),
     ],
 )
 def test_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
@@ -130,9 +130,9 @@ class TestHeader:
     def test_other_request(self) -> None:
         """A response to another request is malformed."""
         request = messages.metadata_request(7, "t")
-        request.read_header(Reader(wire.int32(5)), 5)
+        request.read_header(Reader(protocol.int32(5)), 5)
         with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
-            request.read_header(Reader(wire.int32(6)), 5)
+            request.read_header(Reader(protocol.int32(6)), 5)
 
     def test_tags(self) -> None:
         """The header has tagged fields if the request has, except for ApiVersions."""
@@ -141,6 +141,6 @@ class TestHeader:
             (messages.sasl_authenticate_request(1, b""), 1),
             (messages.api_versions_request(3, ""), 1),
         ):
-            reader = request.reader(wire.int32(5) + wire.NO_TAGS)
+            reader = request.reader(protocol.int32(5) + protocol.NO_TAGS)
             request.read_header(reader, 5)
             assert reader.left == left

@@ -17,9 +17,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint, TokenProvider
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.token_providers import fetch_token, forget_token
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
+from pyspark_zkafka.wire.settings import Login, TokenEndpoint, TokenProvider
 
 Exchange = Generator[bytes, bytes, None]
 """Yields the tokens to send, and receives the broker's answer to each."""

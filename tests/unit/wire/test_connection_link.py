@@ -14,10 +14,10 @@ from random import Random
 import pytest
 from cryptography import x509
 
-from pyspark_zkafka.records.direct.connection import Address, Link
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, Unsupported
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.connection import Address, Link
+from pyspark_zkafka.wire.protocol import ConnectionLost, Unsupported
 from tests.support.certificates import Authority
 
 LOOPBACK = "127.0.0.1"

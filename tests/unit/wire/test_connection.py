@@ -16,15 +16,15 @@ import pytest
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.records.direct import leaders as leaders_module
-from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Buffer, Connection
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.leaders import LeaderConnections
-from pyspark_zkafka.records.direct.messages import METADATA
 from pyspark_zkafka.records.direct.settings import settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse, Request, Unsupported
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.connection import Buffer, Connection
+from pyspark_zkafka.wire.metadata_messages import METADATA
+from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Request, Unsupported
 from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
 
 ASK = Request(METADATA, 4, b"question")
@@ -134,7 +134,7 @@ def test_cut(connect: Connect, sent: bytes) -> None:
 @pytest.mark.parametrize("length", [-1, 0, 3, 1001, 2**31 - 1])
 def test_lengths(connect: Connect, length: int) -> None:
     """A response longer than allowed, or too short for a header, is malformed and closes the connection."""
-    connection, _ = connect(lambda r: wire.int32(length), receive_message_max_bytes="1000")
+    connection, _ = connect(lambda r: protocol.int32(length), receive_message_max_bytes="1000")
     connection.send(ASK)
     with pytest.raises(MalformedResponse, match=f"a response of {length} bytes"):
         connection.receive(Buffer(), soon())
@@ -143,7 +143,7 @@ def test_lengths(connect: Connect, length: int) -> None:
 
 def test_other_correlation(connect: Connect) -> None:
     """A response to another request is malformed and closes the connection."""
-    connection, _ = connect(lambda r: framed(wire.int32(r.correlation_id + 1)))
+    connection, _ = connect(lambda r: framed(protocol.int32(r.correlation_id + 1)))
     with pytest.raises(MalformedResponse, match="the response to request"):
         connection.ask(ASK, soon())
     assert not connection.is_open
@@ -157,8 +157,8 @@ def test_plain(connect: Connect) -> None:
 
     def script(request: Received) -> bytes:
         if request.api == 17:
-            return answered(request, wire.int16(0) + wire.int32(0))
-        body = wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(300)
+            return answered(request, protocol.int16(0) + protocol.int32(0))
+        body = protocol.int16(0) + protocol.string(None) + protocol.nullable_bytes(b"") + protocol.int64(300)
         return answered(request, body)
 
     now = 0.0
@@ -175,8 +175,8 @@ def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
 
     def script(request: Received) -> bytes:
         if request.api == 17:
-            return answered(request, wire.int16(handshake) + wire.int32(1) + wire.string("GSSAPI"))
-        body = wire.int16(58) + wire.string("alice open-sesame") + wire.nullable_bytes(b"") + wire.int64(0)
+            return answered(request, protocol.int16(handshake) + protocol.int32(1) + protocol.string("GSSAPI"))
+        body = protocol.int16(58) + protocol.string("alice open-sesame") + protocol.nullable_bytes(b"") + protocol.int64(0)
         return answered(request, body)
 
     with pytest.raises(Unsupported, match=why) as caught:
@@ -191,8 +191,10 @@ def test_opened_step_by_step() -> None:
     def script(request: Received) -> bytes:
         allowed.acquire()
         if request.api == 17:
-            return answered(request, wire.int16(0) + wire.int32(0))
-        return answered(request, wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(0))
+            return answered(request, protocol.int16(0) + protocol.int32(0))
+        return answered(
+            request, protocol.int16(0) + protocol.string(None) + protocol.nullable_bytes(b"") + protocol.int64(0)
+        )
 
     login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
     with ScriptedBroker(script) as broker:
@@ -220,9 +222,9 @@ def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         raise BROKERS_UNAVAILABLE("no token")
         yield b""
 
-    monkeypatch.setattr("pyspark_zkafka.records.direct.connection.exchange", exchange)
+    monkeypatch.setattr("pyspark_zkafka.wire.connection.exchange", exchange)
     login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
-    with ScriptedBroker(lambda request: answered(request, wire.int16(0) + wire.int32(0))) as broker:
+    with ScriptedBroker(lambda request: answered(request, protocol.int16(0) + protocol.int32(0))) as broker:
         connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
         connection.begin_opening(soon())
         with pytest.raises(BrokersUnavailable, match="no token"):

@@ -1,0 +1,128 @@
+"""Connections to the brokers of a cluster, one to each."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.connection import Address, Connection
+from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, metadata_request, read_metadata
+from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Reader, Request
+from pyspark_zkafka.wire.settings import ClientSettings, tls_context
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_FIRST_SETUP_S = 3.0
+
+
+class Client:
+    """Connections by broker, open for a ``with`` block. For the process that creates it, after any fork.
+
+    ``with`` raises Unsupported for a value that cannot be used.
+    """
+
+    def __init__(self, settings: ClientSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.brokers: Mapping[int, Address] = {}
+        self._context: ssl.SSLContext | None = None
+        self._connections: dict[Address, Connection] = {}
+        self._failures: dict[Address, int] = {}
+        self._next_server = 0
+        self._asked: Address | None = None
+
+    def __enter__(self) -> Self:
+        self._context = None if self.settings.tls is None else tls_context(self.settings.tls)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def deadline(self, seconds: float) -> Deadline:
+        """The deadline this many seconds from now, by the client's clock."""
+        return Deadline.after(seconds, self.clock)
+
+    def setup_deadline(self, failures: int) -> Deadline:
+        """The deadline for opening a connection, later after each failure, up to socket.connection.setup.timeout.ms."""
+        limit_s = _FIRST_SETUP_S * 2 ** min(failures, 10)
+        return self.deadline(min(limit_s, self.settings.socket.setup_timeout_s))
+
+    def new_connection(self, address: Address) -> Connection:
+        """A further connection to a broker, not open yet, for the caller alone."""
+        return Connection(address, self.settings, self._context, self.clock)
+
+    def connected(self, address: Address) -> Connection | None:
+        """The connection to a broker if it is open and no response to an earlier request is due."""
+        found = self._connections.get(address)
+        return found if found is not None and found.is_open and found.is_idle else None
+
+    def try_connect(self, address: Address, deadline: Deadline) -> Connection | None:
+        """The connection to a broker; None if it is not open at the deadline. The next call continues to open it.
+
+        Raises ConnectionLost and Unsupported, and BrokersUnavailable if a token provider fails.
+        """
+        found = self.connected(address)
+        if found is not None:
+            return found
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_opening:
+            if connection is not None:
+                connection.close()
+            connection = self._connections[address] = self.new_connection(address)
+            connection.begin_opening(self.setup_deadline(self._failures.get(address, 0)))
+        try:
+            if not connection.continue_opening(deadline):
+                return None
+        except Exception:
+            self._failures[address] = self._failures.get(address, 0) + 1
+            raise
+        self._failures.pop(address, None)
+        return connection
+
+    def metadata(
+        self, topics: Collection[str] | None, deadline: Deadline | None = None, *, create: bool = False
+    ) -> Metadata | None:
+        """Request the metadata of topics, or of all, from one broker. After a failure, the next call asks another broker.
+
+        None if there is no connection at the deadline, by default in three seconds; the next call continues to connect.
+        Otherwise it blocks for a round trip. Raises ConnectionLost and Unsupported.
+        """
+        response = self.ask_any(lambda c: metadata_request(c.version(METADATA), topics, create=create), deadline)
+        if response is None:
+            return None
+        found = read_metadata(response)
+        if not found.topics.keys() >= set(topics or ()):
+            raise MalformedResponse("the response to Metadata lacks a topic")
+        self.brokers = {number: broker.address for number, broker in found.brokers.items()}
+        return found
+
+    def ask_any(self, make: Callable[[Connection], Request], deadline: Deadline | None = None) -> Reader | None:
+        """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response."""
+        server = self._asked or self._next_to_ask()
+        self._asked = None
+        connection = self.try_connect(server, deadline or self.deadline(_FIRST_SETUP_S))
+        if connection is None:
+            self._asked = server
+            return None
+        # The next time, another broker may know more.
+        self._next_server += 1
+        request = make(connection)
+        try:
+            return connection.ask(request, self.deadline(_FIRST_SETUP_S))
+        except ConnectionLost:
+            self._failures[server] = self._failures.get(server, 0) + 1
+            raise
+
+    def _next_to_ask(self) -> Address:
+        """The next broker in turn among those with the fewest failures."""
+        servers = list(dict.fromkeys([*self.settings.servers, *self.brokers.values()]))
+        if not servers:
+            raise ConnectionLost("there are no bootstrap servers")
+        first = self._next_server % len(servers)
+        return min(servers[first:] + servers[:first], key=lambda server: self._failures.get(server, 0))

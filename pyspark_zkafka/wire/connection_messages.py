@@ -1,0 +1,113 @@
+"""Requests and responses of a new connection: versions and logins.
+
+In these modules, each function names the versions that it writes or reads. `Api.version` selects the newest version that
+both sides know.
+
+References
+----------
+``clients/src/main/resources/common/message/*.json`` of Kafka 3.9.1: ``ApiVersions``, ``SaslHandshake``,
+``SaslAuthenticate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.wire.protocol import (
+    API_VERSIONS,
+    NO_TAGS,
+    Api,
+    Reader,
+    Request,
+    Unsupported,
+    no_tags,
+    nullable_bytes,
+    string,
+)
+
+_NEVER = 1000
+
+SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
+SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
+
+_FINALIZED_FEATURES = 2
+"""The tagged field of ApiVersions with the features that are enabled in the cluster (KIP-584)."""
+
+
+def api_versions_request(version: int, software: str) -> Request:
+    """Versions 0 to 3."""
+    body = string("pyspark-zkafka", flexible=True) + string(software, flexible=True) + NO_TAGS if version >= 3 else b""
+    return Request(API_VERSIONS, version, body)
+
+
+class Supported(NamedTuple):
+    """The oldest and newest version of each API of a broker, by key; and the levels of the cluster's features, by name."""
+
+    versions: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+
+
+def read_api_versions(response: Reader) -> Supported | None:
+    """Versions 0 to 3. None if the broker does not know this version of the request."""
+    error = response.int16()
+    if error == ErrorCode.UNSUPPORTED_VERSION:
+        return None
+    if error != NONE:
+        raise Unsupported(f"the broker answers ApiVersions with error {error}")
+
+    def row() -> tuple[int, tuple[int, int]]:
+        found = response.int16(), (response.int16(), response.int16())
+        response.tags()
+        return found
+
+    versions = dict(response.array(row))
+    if response.version < 3:
+        return Supported(versions, {})
+    response.int32()  # throttle time
+    finalized = response.tags().get(_FINALIZED_FEATURES)
+    return Supported(versions, {} if finalized is None else _read_features(Reader(finalized, flexible=True)))
+
+
+def _read_features(field: Reader) -> dict[str, int]:
+    def feature() -> tuple[str, int]:
+        name, level = field.string() or "", field.int16()
+        field.int16()  # the lowest level
+        field.tags()
+        return name, level
+
+    return dict(field.array(feature))
+
+
+def sasl_handshake_request(mechanism: str) -> Request:
+    """Version 1."""
+    return Request(SASL_HANDSHAKE, 1, string(mechanism))
+
+
+def read_sasl_handshake(response: Reader) -> tuple[int, list[str]]:
+    """The error, and the mechanisms of the broker."""
+    return response.int16(), response.array(response.required_string)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Authentication:
+    """The response to SaslAuthenticate; its bytes are secret."""
+
+    error: int
+    data: bytes
+    lifetime_ms: int = 0
+
+
+def sasl_authenticate_request(version: int, token: bytes) -> Request:
+    """Versions 0 to 2."""
+    return Request(SASL_AUTHENTICATE, version, nullable_bytes(token, version >= 2) + no_tags(version >= 2))
+
+
+def read_sasl_authenticate(response: Reader) -> Authentication:
+    """Versions 0 to 2. A lifetime of 0 means that the session does not expire."""
+    error = response.int16()
+    response.string()  # error message
+    data = bytes(response.nullable_bytes())
+    return Authentication(error, data, response.int64() if response.version >= 1 else 0)
