@@ -266,8 +266,11 @@ def _raise_denial(consumer: Consumer) -> None:
 
 def group_error(error: KafkaError, group: str, doing: str) -> ZKafkaError:
     """Our error for one of librdkafka's. `doing` describes the request."""
-    if error.code() not in ACTIVE_CODES:
-        return from_kafka(error, doing)
+    return group_active(group, doing) if error.code() in ACTIVE_CODES else from_kafka(error, doing)
+
+
+def group_active(group: str, doing: str) -> ZKafkaError:
+    """The error for a request of a non-member to an active group."""
     return GROUP_ACTIVE(
         f"{doing[0].upper()}{doing[1:]} failed, since consumers that Kafka coordinates are active in the group; stop these "
         "consumers, and run this again",

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.brokers.groups import GroupAdmin
+from pyspark_zkafka.brokers.groups import STABLE, GroupAdmin
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MEMBERS_IN_ZOOKEEPER, MIGRATED_TO_KRAFT, NO_COORDINATORS
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
@@ -85,7 +85,8 @@ class KafkaJoin:
                 raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
             found = admin.snapshot(topics)
         partitions = found.all_partitions()
-        return state.name == "STABLE" and is_final(state.members, member_id, owned, partitions)
+        places = {id_: member.partitions for id_, member in state.members.items()}
+        return state.name == STABLE and is_final(places, member_id, owned, partitions)
 
 
 def old_brokers(zookeeper: ZooKeeperClient) -> list[int]:

@@ -244,7 +244,7 @@ class StreamSession:
 
         with GroupAdmin.of(self._read.connection, self.cluster.servers()) as admin:
             members = admin.group_state(group).members
-        return {tp: member for member, theirs in members.items() for tp in theirs.intersection(partitions)}
+        return {tp: member for member, theirs in members.items() for tp in theirs.partitions.intersection(partitions)}
 
     def without_records(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges that hold no record. Blocks for at most 3 s; a range without an answer is left out."""

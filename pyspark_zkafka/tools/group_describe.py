@@ -35,7 +35,6 @@ StorageOption = Annotated[
 ]
 
 _LIST = columns("group members topics state store", right="members")
-_STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
 _DESCRIBE = columns("group topic partition offset latest lag consumer", right=_NUMBERS)
@@ -138,7 +137,7 @@ def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
             "group": name,
             "members": state.member_count,
             "topics": sorted({tp.topic for tp in offsets[name]}),
-            "state": _STATES.get(state.name, state.name.capitalize()),
+            "state": state.name,
             "store": "kafka" if LedgerGroup.parse(name) is None else "ledger",
             "lag": lag_of(name) if lag and LedgerGroup.parse(name) is None else None,
             "error": None if state.problem is None else state.problem.message,

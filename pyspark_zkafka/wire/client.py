@@ -1,22 +1,38 @@
-"""Connections to the brokers of a cluster, one to each."""
+"""Connections to the brokers of a cluster, one to each, and requests to many of them at once."""
 
 from __future__ import annotations
 
+import select
 import ssl
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.retries import Deadline
-from pyspark_zkafka.wire.connection import Address, Connection
+from pyspark_zkafka.wire.connection import Address, Buffer, Connection
 from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, metadata_request, read_metadata
-from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Reader, Request
+from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Reader, Request, Unsupported
 from pyspark_zkafka.wire.settings import ClientSettings, tls_context
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+A = TypeVar("A")
+
 _FIRST_SETUP_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[A]):
+    """A request to one broker: `make` encodes it for the versions of the connection, and `read` reads the response."""
+
+    address: Address
+    make: Callable[[Connection], Request]
+    read: Callable[[Reader], A]
 
 
 class Client:
@@ -102,8 +118,16 @@ class Client:
         self.brokers = {number: broker.address for number, broker in found.brokers.items()}
         return found
 
-    def ask_any(self, make: Callable[[Connection], Request], deadline: Deadline | None = None) -> Reader | None:
-        """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response."""
+    def ask_any(
+        self,
+        make: Callable[[Connection], Request],
+        deadline: Deadline | None = None,
+        patience_s: float = _FIRST_SETUP_S,
+    ) -> Reader | None:
+        """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response.
+
+        A connected broker that does not answer within `patience_s` is lost.
+        """
         server = self._asked or self._next_to_ask()
         self._asked = None
         connection = self.try_connect(server, deadline or self.deadline(_FIRST_SETUP_S))
@@ -114,10 +138,47 @@ class Client:
         self._next_server += 1
         request = make(connection)
         try:
-            return connection.ask(request, self.deadline(_FIRST_SETUP_S))
+            return connection.ask(request, self.deadline(patience_s))
         except ConnectionLost:
             self._failures[server] = self._failures.get(server, 0) + 1
             raise
+
+    def ask_all(self, questions: Sequence[Question[A]], deadline: Deadline) -> Sequence[A | Exception]:
+        """Ask several brokers at the same time. Blocks until all have answered, or until the deadline.
+
+        Returns an answer to each question, or an error: ConnectionLost, Unsupported, or a token provider's
+        BrokersUnavailable. An error of a connection is that of all questions to its broker that are not answered.
+        """
+        answers: list[A | Exception | None] = [None] * len(questions)
+        lines: dict[Address, _Line[A]] = {}
+        for number, question in enumerate(questions):
+            lines.setdefault(question.address, _Line(self, question.address)).unsent.append((number, question))
+        while lines:
+            for address, line in list(lines.items()):
+                if line.advance(answers):
+                    del lines[address]
+            if lines and deadline.has_passed:
+                for line in lines.values():
+                    line.fail(answers, ConnectionLost(f"{host_port(*line.address)}: no response in time"))
+                lines.clear()
+            if lines:
+                waiting = select.poll()
+                for line in lines.values():
+                    if (connection := line.connection) is not None:
+                        waiting.register(connection.fileno(), connection.awaited_events)
+                waiting.poll(max(deadline.left_s, 0) * 1000 + 1)
+        return [answer for answer in answers if answer is not None]
+
+    def opening(self, address: Address) -> Connection:
+        """The connection to a broker, open or opening, without responses due. See `try_connect`."""
+        self.try_connect(address, self.deadline(0))
+        return self._connections[address]
+
+    def drop(self, address: Address) -> None:
+        """Close the connection to a broker that has failed. The next one to ask is another."""
+        self._failures[address] = self._failures.get(address, 0) + 1
+        if (connection := self._connections.pop(address, None)) is not None:
+            connection.close()
 
     def _next_to_ask(self) -> Address:
         """The next broker in turn among those with the fewest failures."""
@@ -126,3 +187,53 @@ class Client:
             raise ConnectionLost("there are no bootstrap servers")
         first = self._next_server % len(servers)
         return min(servers[first:] + servers[:first], key=lambda server: self._failures.get(server, 0))
+
+
+class _Line(Generic[A]):
+    """The questions to one broker, over one connection, which is opened in steps."""
+
+    def __init__(self, client: Client, address: Address) -> None:
+        self._client = client
+        self.address = address
+        self.connection: Connection | None = None
+        self.unsent: list[tuple[int, Question[A]]] = []
+        self._sent: deque[tuple[int, Question[A]]] = deque()
+        self._buffer = Buffer()
+
+    def advance(self, answers: list[A | Exception | None]) -> bool:
+        """Send and receive what is possible without waiting; return True once all questions have an answer or an error."""
+        try:
+            if self.connection is None or self.connection.is_opening:
+                self.connection = self._client.opening(self.address)
+                if self.connection.is_opening:
+                    return False
+            self._send(self.connection, answers)
+            self.connection.push()
+            while self._sent:
+                response = self.connection.receive(self._buffer, self._client.deadline(0))
+                if response is None:
+                    return False
+                number, question = self._sent.popleft()
+                try:
+                    answers[number] = question.read(response)
+                except MalformedResponse as error:
+                    answers[number] = error
+        except (ConnectionLost, Unsupported, ZKafkaError) as error:
+            self.fail(answers, error)
+        return True
+
+    def _send(self, connection: Connection, answers: list[A | Exception | None]) -> None:
+        for number, question in self.unsent:
+            try:
+                request = question.make(connection)
+            except Unsupported as error:  # by the broker's versions
+                answers[number] = error
+                continue
+            connection.post(request)
+            self._sent.append((number, question))
+        self.unsent.clear()
+
+    def fail(self, answers: list[A | Exception | None], error: Exception) -> None:
+        for number, _ in (*self._sent, *self.unsent):
+            answers[number] = error
+        self._client.drop(self.address)

@@ -37,6 +37,7 @@ from pyspark_zkafka.wire.protocol import (
     MalformedResponse,
     Reader,
     Request,
+    TlsRefused,
     Unsupported,
     closed_by_errors,
 )
@@ -198,7 +199,7 @@ class Link:
         except ssl.SSLEOFError as error:
             raise self.lost("the TLS handshake was broken off", error) from error
         except (ssl.SSLError, ValueError) as error:
-            raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
+            raise TlsRefused(f"{self}: the TLS handshake failed: {error}") from None
         except OSError as error:
             raise self.lost("the TLS handshake was broken off", error) from error
 

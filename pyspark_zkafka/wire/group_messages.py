@@ -251,6 +251,11 @@ class DescribedMember:
     assigned: frozenset[TopicPartition] | None = frozenset()
     target: frozenset[TopicPartition] = frozenset()
 
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The present and future partitions."""
+        return (self.assigned or frozenset()) | self.target
+
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:

@@ -32,6 +32,14 @@ class Unsupported(Exception):
     """Something that only librdkafka can do or read, so that librdkafka must continue. The text names it."""
 
 
+class UnknownVersion(Unsupported):
+    """An API that a broker does not have, or in no version of ours."""
+
+
+class TlsRefused(Unsupported):
+    """A TLS handshake that one side refuses."""
+
+
 class MalformedResponse(Unsupported):
     """A response that does not follow its schema."""
 
@@ -180,7 +188,7 @@ class Reader:
 
     def rows(self, form: struct.Struct) -> Iterator[tuple[Any, ...]]:
         """An array whose elements are numbers; null is empty. Only for versions that are not flexible."""
-        return form.iter_unpack(self.span(form.size * max(self.int32(), 0)))
+        return form.iter_unpack(self.span(form.size * self._length()))
 
     def tags(self) -> dict[int, memoryview]:
         """Tagged fields by number; none in versions that are not flexible."""
@@ -211,7 +219,10 @@ class Reader:
         return self.unsigned_varint() - 1 if self._flexible else self.int16()
 
     def _length(self) -> int:
-        return max(self.unsigned_varint() - 1 if self._flexible else self.int32(), 0)
+        length = self.unsigned_varint() - 1 if self._flexible else self.int32()
+        if length < -1:
+            raise MalformedResponse(f"a length of {length}")
+        return max(length, 0)
 
     def _count(self, count: int) -> int:
         # Each element has at least one byte. Refuse a larger number before it costs memory and time.
@@ -249,11 +260,11 @@ class Api(NamedTuple):
     flexible: int
 
     def version(self, ranges: Mapping[int, tuple[int, int]], newest: int | None = None) -> int:
-        """The version to use with a broker, given the broker's versions by key. Raises Unsupported if there is none."""
+        """The version to use with a broker, given the broker's versions by key. Raises UnknownVersion if there is none."""
         low, high = ranges.get(self.key, (0, -1))
         found = min(self.newest if newest is None else newest, high)
         if found < max(self.oldest, low):
-            raise Unsupported(f"the broker has {self.name} {low} to {high}, not {self.oldest} to {self.newest}")
+            raise UnknownVersion(f"the broker has {self.name} {low} to {high}, not {self.oldest} to {self.newest}")
         return found
 
     def is_in(self, ranges: Mapping[int, tuple[int, int]]) -> bool:

@@ -20,6 +20,20 @@ from pyspark_zkafka.wire.protocol import Unsupported
 _KAFKA_PORT = 9092
 _SERVER = re.compile(r"(?:\[(?P<ipv6>[^]/]+)]|(?P<host>[^]:/[]+))(?::(?P<port>[0-9]{0,5}))?")
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+WITHOUT_EFFECT = frozenset(
+    {
+        "api.version.request",
+        "connections.max.idle.ms",
+        "log.connection.close",
+        "log_level",
+        "metadata.max.age.ms",
+        "socket.blocking.max.ms",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.sparse",
+    }
+)
+"""They configure librdkafka's queues, threads, group and log."""
+
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -138,6 +152,14 @@ class Properties:
         """Raise Unsupported for properties that were not read."""
         if self._left:
             raise Unsupported(", ".join(sorted(self._left)))
+
+
+def client_settings_of(properties: Mapping[str, Any]) -> ClientSettings:
+    """The settings for a connection's properties. Raises Unsupported, with the name of an unsupported property."""
+    given = Properties(properties, WITHOUT_EFFECT)
+    settings = client_settings(given)
+    given.finish()
+    return settings
 
 
 def client_settings(given: Properties) -> ClientSettings:

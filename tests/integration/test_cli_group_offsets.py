@@ -222,7 +222,7 @@ def test_active_groups_in_kafka_are_refused(zkafka_cluster: LocalCluster, topic:
             brokers.alter_offsets(group, {TopicPartition(topic, 0): 1})
     finally:
         consumer.close()
-    assert "is STABLE" not in run(zkafka_cluster, "reset-offsets", group, *arguments).stderr
+    assert "is Stable" not in run(zkafka_cluster, "reset-offsets", group, *arguments).stderr
     assert run(zkafka_cluster, "migrate", group, "--verify").exit_code == 0
 
 

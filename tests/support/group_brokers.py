@@ -9,8 +9,11 @@ from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.wire.group_messages import DescribedMember
 
-__all__ = ["GroupBrokers"]
+__all__ = ["MEMBER", "GroupBrokers"]
+
+MEMBER = DescribedMember("m", "client", "/127.0.0.1")
 
 Offsets = dict[TopicPartition, int]
 
@@ -67,7 +70,7 @@ class GroupBrokers:
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
         """Return the groups' states."""
-        return {name: self.states.get(name, GroupState("EMPTY")) for name in groups}
+        return {name: self.states.get(name, GroupState("Empty")) for name in groups}
 
     def group_state(self, group: str) -> GroupState:
         """Return a group's state."""

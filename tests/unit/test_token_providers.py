@@ -20,9 +20,9 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.clients import client_config
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.records.direct.settings import TokenProvider
 from pyspark_zkafka.token_providers import fetch_token, oauth_callback
 from pyspark_zkafka.wire.sasl import exchange
+from pyspark_zkafka.wire.settings import TokenProvider
 
 NAME = f"{__name__}:token"
 calls: list[str] = []

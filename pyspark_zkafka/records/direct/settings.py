@@ -9,22 +9,9 @@ from typing import Any
 
 from pyspark_zkafka.records.direct.fetch import FetchSettings
 from pyspark_zkafka.wire.protocol import Unsupported
-from pyspark_zkafka.wire.settings import ClientSettings, Properties, client_settings
+from pyspark_zkafka.wire.settings import WITHOUT_EFFECT, ClientSettings, Properties, client_settings
 
-# Ignored: they configure librdkafka's queues, threads, group and log, and do not affect what is read or written.
-_WITHOUT_EFFECT = frozenset(
-    {
-        "api.version.request",
-        "connections.max.idle.ms",
-        "log.connection.close",
-        "log_level",
-        "metadata.max.age.ms",
-        "socket.blocking.max.ms",
-        "topic.metadata.refresh.fast.interval.ms",
-        "topic.metadata.refresh.sparse",
-    }
-)
-_WITHOUT_EFFECT_ON_READS = _WITHOUT_EFFECT | {
+_WITHOUT_EFFECT_ON_READS = WITHOUT_EFFECT | {
     "allow.auto.create.topics",
     "auto.commit.interval.ms",
     "auto.offset.reset",
@@ -42,7 +29,7 @@ _WITHOUT_EFFECT_ON_READS = _WITHOUT_EFFECT | {
     "queued.min.messages",
     "session.timeout.ms",
 }
-_WITHOUT_EFFECT_ON_WRITES = _WITHOUT_EFFECT | {
+_WITHOUT_EFFECT_ON_WRITES = WITHOUT_EFFECT | {
     "delivery.report.only.error",
     "queue.buffering.backpressure.threshold",
     "queue.buffering.max.kbytes",

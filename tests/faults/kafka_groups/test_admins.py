@@ -37,7 +37,7 @@ def test_replaced_coordinator(zkafka_cluster: LocalCluster, admin: GroupAdmin) -
     zkafka_cluster.wait_in_sync("__consumer_offsets")  # lets another broker become the coordinator
     zkafka_cluster.restart(first)
     assert coordinator(zkafka_cluster, group) != first
-    assert admin.group_states([group])[group].name == "EMPTY"
+    assert admin.group_states([group])[group].name == "Empty"
     assert admin.committed(group) == {place: 1}
     assert admin.alter_offsets(group, {place: 2}) == {}
     assert admin.committed(group) == {place: 2}

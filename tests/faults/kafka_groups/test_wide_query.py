@@ -50,7 +50,7 @@ def test_wide_topic(faulty_kafka4: LocalCluster, stream: Callable[..., Stream], 
 
         def shares() -> list[int]:
             state = brokers.group_states([group.name])[group.name]
-            return sorted(map(len, state.members.values())) if state.name == "STABLE" else []
+            return sorted(len(m.partitions) for m in state.members.values()) if state.name == "Stable" else []
 
         def committed(offset: int) -> bool:
             found = brokers.committed(group.name)

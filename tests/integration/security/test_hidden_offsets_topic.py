@@ -50,6 +50,6 @@ def test_hidden_offsets_topic(hidden: LocalCluster) -> None:
         consumer.commit({T0: 7})
     with GroupAdmin(servers, {}) as brokers:
         assert brokers.committed_many(["g", "new"]) == {"g": {T0: 7}, "new": {}}
-        assert brokers.group_states(["g"])["g"].name == "EMPTY"
+        assert brokers.group_states(["g"])["g"].name == "Empty"
         assert brokers.alter_offsets("g", {T0: 8}) == {}
         assert brokers.committed("g") == {T0: 8}

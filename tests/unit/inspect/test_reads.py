@@ -15,7 +15,7 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, 
 from pyspark_zkafka.model.offsets import EARLIEST, Position
 from pyspark_zkafka.model.znodes.cluster import ControllerInfo
 from tests.support.ensemble_client import EnsembleClient
-from tests.support.group_brokers import GroupBrokers
+from tests.support.group_brokers import MEMBER, GroupBrokers
 
 
 class Metadata:
@@ -208,7 +208,7 @@ def ensemble(version: int = 2) -> EnsembleClient:
 
 def coordinators() -> GroupAdmin:
     """Return coordinators of the group g with two members, and of h without any."""
-    state = GroupState("STABLE", {"m1": frozenset(), "m2": frozenset()})
+    state = GroupState("Stable", {"m1": MEMBER, "m2": MEMBER})
     return cast(GroupAdmin, GroupBrokers({}, {"g": {T0: 7}}, {"g": state}))
 
 
@@ -222,7 +222,7 @@ def test_members_in_kafka() -> None:
 def test_unreadable_group() -> None:
     """A group in Kafka that cannot be read does not hide the members of others."""
     odd = GroupState.unreadable(GroupError("UNREADABLE_GROUP", "h is odd"))
-    states = {"g": GroupState("STABLE", {"m1": frozenset()}), "h": odd}
+    states = {"g": GroupState("Stable", {"m1": MEMBER}), "h": odd}
     brokers = cast(GroupAdmin, GroupBrokers({}, {"g": {T0: 7}}, states))
     found = read_groups(ensemble(), brokers_with_short_timeout=lambda: brokers)
     assert [group.kafka_members for group in found.groups.values()] == [1, None]

@@ -14,11 +14,11 @@ from pyspark_zkafka.model.nouns import OffsetStore, TopicPartition
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_migrate import Migration, migrate
 from tests.support.ensemble_client import EnsembleClient
-from tests.support.group_brokers import GroupBrokers
+from tests.support.group_brokers import MEMBER, GroupBrokers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATH_0 = "/consumers/g/offsets/t/0"
-ACTIVE = GroupState("STABLE", {"m1": frozenset()})
+ACTIVE = GroupState("Stable", {"m1": MEMBER})
 REFUSED = ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")
 
 
@@ -126,10 +126,10 @@ def test_refused_partition(group_admin: Any, show: Callable[..., tuple[str, str]
 
 def test_group_that_fails_beside_others(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any) -> None:
     """A group that cannot be copied does not prevent copies of others, and reasons name the group."""
-    group_admin.states["g"] = GroupState("STABLE", {"m1": frozenset()})
+    group_admin.states["g"] = GroupState("Stable", {"m1": MEMBER})
     notes = failed(show, capsys, ["g", "idle"]).splitlines()
     assert notes[0] == "Active, and not copied without --live: g."
-    assert notes[1].startswith("g t-0: The offsets were not copied: group g is STABLE in Kafka, with 1 member(s)")
+    assert notes[1].startswith("g t-0: The offsets were not copied: group g is Stable in Kafka, with 1 member(s)")
     assert notes[2] == "2 group(s): 1 copied, 1 failed."
     assert group_admin.stored == {"idle": {T1: 7}}
 
@@ -161,13 +161,13 @@ def test_active_group_whose_stores_agree(group_admin: Any, show: Callable[..., t
     group_admin.stored["g"] = {T0: 5}
     group_admin.states["g"] = ACTIVE
     notes = failed(show, capsys, ["g", "idle"]).splitlines()
-    assert notes[1].startswith("g: The offsets were not copied: group g is STABLE in Kafka")
+    assert notes[1].startswith("g: The offsets were not copied: group g is Stable in Kafka")
     assert notes[2] == "2 group(s): 1 copied, 1 equal."
 
 
 def test_group_that_fails_alone(group_admin: Any, run: Callable[..., list[Row]]) -> None:
     """If the only group fails, its error is the command's error."""
-    group_admin.states["g"] = GroupState("STABLE", {"m1": frozenset()})
+    group_admin.states["g"] = GroupState("Stable", {"m1": MEMBER})
     with pytest.raises(GroupError, match="GROUP_ACTIVE"):
         run(migrate, ["g"])
 
@@ -349,7 +349,7 @@ def test_follow_without_an_end(stores: EnsembleClient, brokers: GroupBrokers) ->
 def test_follow_consumers_of_the_target(stores: EnsembleClient, brokers: GroupBrokers) -> None:
     """Offsets cannot be copied to Kafka while Kafka coordinates consumers of the group."""
     brokers.states["g"] = ACTIVE
-    with pytest.raises(GroupError, match="is STABLE in Kafka"):
+    with pytest.raises(GroupError, match="is Stable in Kafka"):
         migration(stores, brokers, "kafka").follow("g", 1.0, 500.0)
 
 

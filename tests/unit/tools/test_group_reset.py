@@ -36,7 +36,7 @@ from pyspark_zkafka.tools.group_reset import (
     reset_offsets,
 )
 from tests.support.ensemble_client import EnsembleClient
-from tests.support.group_brokers import GroupBrokers
+from tests.support.group_brokers import MEMBER, GroupBrokers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATH_0 = "/consumers/g/offsets/t/0"
@@ -261,10 +261,10 @@ def test_active_in_zookeeper(stored: EnsembleClient, brokers: GroupBrokers) -> N
 @pytest.mark.parametrize(("storage", "is_refused"), [("zookeeper", False), ("kafka", True), ("both", True)])
 def test_active_in_kafka(stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, is_refused: bool) -> None:
     """Members that Kafka coordinates prevent a reset of offsets in Kafka."""
-    brokers.states["g"] = GroupState("STABLE", {"m1": frozenset()})
+    brokers.states["g"] = GroupState("Stable", {"m1": MEMBER})
     wanted = resets(storage, stored, brokers)
     if is_refused:
-        with pytest.raises(GroupError, match="the current state is STABLE, with 1 member"):
+        with pytest.raises(GroupError, match="the current state is Stable, with 1 member"):
             wanted.plan("g", None, EARLIEST)
     else:
         wanted.plan("g", None, EARLIEST)
@@ -294,7 +294,7 @@ def test_member_that_joins_before_the_reset(stored: EnsembleClient, brokers: Gro
     if place == "zookeeper":
         stored.put("/consumers/g/ids/g_a")
     else:
-        brokers.states["g"] = GroupState("STABLE", {"m1": frozenset()})
+        brokers.states["g"] = GroupState("Stable", {"m1": MEMBER})
     with pytest.raises(GroupError, match="The offsets were not reset"):
         kafka.apply(planned)
     assert brokers.stored["g"] == before

@@ -16,15 +16,15 @@ import pytest
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.records.direct import leaders as leaders_module
-from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.records.direct.leaders import LeaderConnections
-from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
+from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Buffer, Connection
 from pyspark_zkafka.wire.metadata_messages import METADATA
 from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Request, Unsupported
+from pyspark_zkafka.wire.settings import client_settings_of
 from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
 
 ASK = Request(METADATA, 4, b"question")
@@ -40,7 +40,7 @@ def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
         ) -> tuple[Connection, ScriptedBroker]:
             broker = opened.enter_context(ScriptedBroker(script))
             given = {name.replace("_", "."): value for name, value in kafka.items()}
-            connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **given}), None, clock)
+            connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **given}), None, clock)
             opened.callback(connection.close)
             connection.begin_opening(Deadline.after(10))
             assert connection.continue_opening(Deadline.after(10))
@@ -198,7 +198,7 @@ def test_opened_step_by_step() -> None:
 
     login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
     with ScriptedBroker(script) as broker:
-        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
+        connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **login}), None)
         connection.begin_opening(soon())
         calls = 1
         while not connection.continue_opening(pause := soon(0.05)):
@@ -225,7 +225,7 @@ def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_zkafka.wire.connection.exchange", exchange)
     login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
     with ScriptedBroker(lambda request: answered(request, protocol.int16(0) + protocol.int32(0))) as broker:
-        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
+        connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **login}), None)
         connection.begin_opening(soon())
         with pytest.raises(BrokersUnavailable, match="no token"):
             list(iter(lambda: connection.continue_opening(soon()), True))
@@ -235,7 +235,7 @@ def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_opening_has_an_end() -> None:
     """Opening a connection to a silent server fails at the deadline, over any number of calls."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        connection = Connection(server.getsockname(), settings_of({"bootstrap.servers": "b"}), None)
+        connection = Connection(server.getsockname(), client_settings_of({"bootstrap.servers": "b"}), None)
         begin = time.monotonic()
         connection.begin_opening(soon(0.3))
         with pytest.raises(ConnectionLost, match="no response in time"):
@@ -246,7 +246,7 @@ def test_opening_has_an_end() -> None:
 
 def test_leaders_that_nobody_asks_for() -> None:
     """A wait ends early only for connections with requests, or that are being opened on behalf of a caller."""
-    with socket.create_server(("127.0.0.1", 0)) as server, DirectClient(settings_of({"bootstrap.servers": "b"})) as client:
+    with socket.create_server(("127.0.0.1", 0)) as server, Client(client_settings_of({"bootstrap.servers": "b"})) as client:
         client.brokers = {1: server.getsockname()}
         leaders = LeaderConnections(client, MagicMock(), MagicMock(), time.monotonic, lambda: 1, lambda error: None)
         assert not leaders.is_ready(1)
@@ -260,7 +260,7 @@ def test_leaders_that_nobody_asks_for() -> None:
 
 def test_leader_whose_login_expires() -> None:
     """No further request is sent by a login that expires, and the connection is opened again when all are answered."""
-    with socket.create_server(("127.0.0.1", 0)) as server, DirectClient(settings_of({"bootstrap.servers": "b"})) as client:
+    with socket.create_server(("127.0.0.1", 0)) as server, Client(client_settings_of({"bootstrap.servers": "b"})) as client:
         client.brokers = {1: server.getsockname()}
         leaders = LeaderConnections(client, MagicMock(), MagicMock(), time.monotonic, lambda: 1, lambda error: None)
         connection = MagicMock(is_opening=False, is_open=True, is_expiring=False, has_unsent=False)

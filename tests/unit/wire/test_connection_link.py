@@ -14,10 +14,10 @@ from random import Random
 import pytest
 from cryptography import x509
 
-from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.connection import Address, Link
 from pyspark_zkafka.wire.protocol import ConnectionLost, Unsupported
+from pyspark_zkafka.wire.settings import client_settings_of
 from tests.support.certificates import Authority
 
 LOOPBACK = "127.0.0.1"
@@ -40,7 +40,7 @@ def link(
 ) -> Link:
     """Return a link that is not connected yet."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
-    return Link(address, settings_of({"bootstrap.servers": "b", **given}).socket, context)
+    return Link(address, client_settings_of({"bootstrap.servers": "b", **given}).socket, context)
 
 
 def connect(opened: Link, seconds: float = 10) -> None:

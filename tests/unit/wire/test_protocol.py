@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.records.direct.fetch import FETCH
-from pyspark_zkafka.wire import messages, protocol
+from pyspark_zkafka.wire import connection_messages, metadata_messages, protocol
 from pyspark_zkafka.wire.protocol import MalformedResponse, Reader, Unsupported
 from tests.support.cases import each
 
@@ -129,7 +129,7 @@ class TestHeader:
 
     def test_other_request(self) -> None:
         """A response to another request is malformed."""
-        request = messages.metadata_request(7, "t")
+        request = metadata_messages.metadata_request(7, ["t"])
         request.read_header(Reader(protocol.int32(5)), 5)
         with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
             request.read_header(Reader(protocol.int32(6)), 5)
@@ -137,9 +137,9 @@ class TestHeader:
     def test_tags(self) -> None:
         """The header has tagged fields if the request has, except for ApiVersions."""
         for request, left in (
-            (messages.sasl_authenticate_request(2, b""), 0),
-            (messages.sasl_authenticate_request(1, b""), 1),
-            (messages.api_versions_request(3, ""), 1),
+            (connection_messages.sasl_authenticate_request(2, b""), 0),
+            (connection_messages.sasl_authenticate_request(1, b""), 1),
+            (connection_messages.api_versions_request(3, ""), 1),
         ):
             reader = request.reader(protocol.int32(5) + protocol.NO_TAGS)
             request.read_header(reader, 5)

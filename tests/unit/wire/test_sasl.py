@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from scramp import ScramException, ScramMechanism
 
-from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.wire.sasl import exchange
+from pyspark_zkafka.wire.settings import Login, TokenEndpoint
 from tests.support.token_server import TokenServer
 
 PASSWORD = "open-sesame"

@@ -48,9 +48,9 @@ def test_metadata_of_brokers_that_answer() -> None:
         partition.port = broker.address[1]
         with client(NOWHERE, f"127.0.0.1:{partition.port}") as opened:
             with pytest.raises(ConnectionLost):
-                opened.metadata(TP.topic)
+                opened.metadata([TP.topic])
             for _ in range(4):
-                assert opened.metadata(TP.topic).brokers == {0: broker.address}
+                assert opened.metadata([TP.topic]).brokers[0].address == broker.address
 
 
 def test_server_that_refuses_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_server_that_refuses_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
         with client(*servers, **login) as opened:
             for _ in range(4):
                 with pytest.raises(LoginRefused):
-                    opened.metadata(TP.topic)
+                    opened.metadata([TP.topic])
         assert (first.connections, second.connections, len(asked)) == (2, 2, 4)
 
 
@@ -82,9 +82,9 @@ def test_silent_server() -> None:
         with client(f"127.0.0.1:{silent.address[1]}", f"127.0.0.1:{partition.port}") as opened:
             begin = time.monotonic()
             with pytest.raises(ConnectionLost, match="no response in time"):
-                opened.metadata(TP.topic)
+                opened.metadata([TP.topic])
             for _ in range(4):
-                opened.metadata(TP.topic)
+                opened.metadata([TP.topic])
             assert time.monotonic() - begin < 8  # three seconds once, not twice
 
 

@@ -12,17 +12,14 @@ from pyspark_zkafka.records.direct.producer_messages import (
     AddPartitions,
     Answer,
     CommitOffset,
-    Coordinator,
     EndTransaction,
     InitProducerId,
     Produced,
-    find_coordinator_request,
     produce_request,
-    read_find_coordinator,
     read_produce,
 )
 from pyspark_zkafka.records.producer import GroupOffset
-from pyspark_zkafka.wire.protocol import Reader, Request
+from pyspark_zkafka.wire.protocol import Request
 
 PRODUCER = ProducerId(0x0102030405060708, 9)
 PRODUCER_HEX = "0102030405060708 0009"
@@ -98,13 +95,6 @@ def test_answers(
 ) -> None:
     """A response yields the first error that is a cause, which excludes partitions that were not attempted."""
     assert message.read(Request(message.api, version, b"").reader(hexed(response))) == answer
-
-
-def test_find_coordinator() -> None:
-    """The coordinator's address is read after the error and the broker's id."""
-    assert find_coordinator_request(1, Coordinator("x", 1)).body == hexed("0001 78 01")
-    response = Reader(hexed("00000000 0000 ffff 00000007 0001 68 00002384"))
-    assert read_find_coordinator(response) == (0, ("h", 9092))
 
 
 @pytest.mark.parametrize(

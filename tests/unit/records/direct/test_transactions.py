@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from pyspark_zkafka.records.direct import transactions
-from pyspark_zkafka.records.direct.producer_messages import END_TRANSACTION, TRANSACTION, Answer, Coordinator
+from pyspark_zkafka.records.direct.producer_messages import END_TRANSACTION, Answer
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.group_messages import TRANSACTION, Coordinator, FoundCoordinator
 
 COORDINATOR = Coordinator("id", TRANSACTION)
 
@@ -77,7 +78,8 @@ class Client:
 
 def test_lost_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message whose answer is lost is sent again, on another connection, after the time-out of a request."""
-    monkeypatch.setattr(transactions, "read_find_coordinator", lambda response: (0, ("k", 9092)))
+    found_coordinator = FoundCoordinator(0, 1, ("k", 9092))
+    monkeypatch.setattr(transactions, "read_coordinators", lambda response, keys: dict.fromkeys(keys, found_coordinator))
     client: Any = Client(False, True)
     noted: list[Exception] = []
     found = CoordinatorConnections(client, noted.append, request_timeout_s=30.0)

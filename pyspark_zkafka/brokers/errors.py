@@ -1,0 +1,93 @@
+"""Errors of brokers and of connections to them, mapped to ours."""
+
+from __future__ import annotations
+
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, KAFKA_ERROR, NO_LEADER, REFUSED_BY_BROKER, UNKNOWN_TOPIC
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.error_codes import ErrorCode, name_of
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, TlsRefused, UnknownVersion
+
+UNKNOWN_TOPIC_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+NO_LEADER_CODES = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        # A broker that was just elected or started may not know the epoch yet, or may know a newer one.
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+NO_COORDINATOR_CODES = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+UNREACHABLE_CODES = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER}
+)
+
+TLS_REMEDY = (
+    "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's has not expired and names its host"
+)
+LOGIN_REMEDY = "check the user and password in kafka.sasl.*"
+REFUSED_CODES = {
+    ErrorCode.SASL_AUTHENTICATION_FAILED: LOGIN_REMEDY,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
+        "an ACL must allow Read, Write or Describe on the topic, Create to make a missing one, Alter to add partitions, "
+        "and AlterConfigs to check or change its configuration"
+    ),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
+        "an ACL must allow Write on the topic, and before Kafka 2.8 IdempotentWrite on the cluster, "
+        "or set kafka.enable.idempotence to false; reading a broker's configuration needs DescribeConfigs on the cluster, "
+        "and creating a topic before Kafka 2.0 needs Create"
+    ),
+}
+UNREACHABLE = (
+    "no broker answered; check that kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), that the "
+    "addresses in their advertised.listeners can be resolved and reached from here, and that kafka.security.protocol is "
+    "theirs"
+)
+NO_COORDINATOR = (
+    "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
+    "and are reachable from here"
+)
+
+
+def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError:
+    """Our error for the error code of a response. `doing` is the request (``listing offsets``), `words` the broker's."""
+    text = f"{doing}: {name_of(code)}" + (f" ({words})" if words else "")
+    if code in UNKNOWN_TOPIC_CODES:
+        return UNKNOWN_TOPIC(f"{text}; the topic or partition does not exist, or was deleted")
+    if code in NO_LEADER_CODES:
+        return NO_LEADER(
+            f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
+        )
+    if code in UNREACHABLE_CODES:
+        return BROKERS_UNAVAILABLE(f"{text}; {UNREACHABLE}")
+    if code in NO_COORDINATOR_CODES:
+        return BROKERS_UNAVAILABLE(f"{text}; {NO_COORDINATOR}")
+    if code in REFUSED_CODES:
+        return REFUSED_BY_BROKER(f"{text}; {REFUSED_CODES[ErrorCode(code)]}")
+    if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return KAFKA_ERROR(f"{text}; correct the topic's name, which has at most 249 characters since Kafka 0.10")
+    return KAFKA_ERROR(f"{text}; see Kafka's documentation of that error")
+
+
+def connection_error(error: Exception, doing: str) -> ZKafkaError:
+    """Our error for one of a connection: ConnectionLost, or a kind of Unsupported. `doing` is the request."""
+    if isinstance(error, ZKafkaError):
+        return error
+    text = f"{doing}: {error}"
+    if isinstance(error, ConnectionLost):
+        return BROKERS_UNAVAILABLE(f"{text}; {UNREACHABLE}")
+    if isinstance(error, LoginRefused):
+        return REFUSED_BY_BROKER(f"{text}; {LOGIN_REMEDY}")
+    if isinstance(error, TlsRefused):
+        return REFUSED_BY_BROKER(f"{text}; {TLS_REMEDY}")
+    if isinstance(error, MalformedResponse):
+        return KAFKA_ERROR(f"{text}; a server that is not a broker, or a proxy, may have answered")
+    if isinstance(error, UnknownVersion):
+        return KAFKA_ERROR(f"{text}; the broker is too old for this")
+    return KAFKA_ERROR(f"{text}; check kafka.*")

@@ -1,0 +1,309 @@
+"""Requests to the brokers of a cluster: each key of a request is repeated until it is answered, refused, or out of time.
+
+As in Java's ``AdminApiDriver``, a route finds the broker of each key, and finds it again after an error that says so. All
+brokers are asked at the same time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pyspark_zkafka.brokers.clients import shared_properties
+from pyspark_zkafka.brokers.errors import NO_COORDINATOR_CODES, broker_error, connection_error
+from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.error_codes import NONE, REFRESHING, RETRIABLE, ErrorCode
+from pyspark_zkafka.model.nouns import host_port
+from pyspark_zkafka.retries import Backoff, Deadline
+from pyspark_zkafka.wire.client import Client, Question
+from pyspark_zkafka.wire.connection import Address, Connection
+from pyspark_zkafka.wire.group_messages import (
+    FIND_COORDINATOR,
+    FIRST_OF_MANY_COORDINATORS,
+    GROUP,
+    FoundCoordinator,
+    find_coordinators_request,
+    read_coordinators,
+)
+from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, metadata_request, read_metadata
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Reader, Request, Unsupported
+from pyspark_zkafka.wire.settings import client_settings_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A")
+
+_PAUSES = Backoff(0.05, 1.0)
+_PATIENCE_S = (3.0, 10.0)
+"""The wait for an answer to a metadata request, and to a further one: brokers may be slow."""
+_UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
+_REFUSED_AFTER_S = 2.0  # another broker may accept the login
+_LOOKS = 2
+"""Requests after which a missing leader is an error: an election takes longer, and callers have their own patience."""
+_MOST_KEYS = 1_000
+_ALL: tuple[str, ...] = ()
+
+
+class _Answer(Protocol):
+    """An answer to one key."""
+
+    @property
+    def error(self) -> int: ...
+
+
+class Route(Protocol[K]):
+    """Finds the brokers of keys."""
+
+    def find(self, keys: Collection[K], deadline: Deadline) -> tuple[Mapping[K, Address], Mapping[K, int]]:
+        """The address of each key's broker, or the error of keys without one. Raises ZKafkaError if no broker answers."""
+
+    def forget(self, key: K) -> None:
+        """Find the broker of a key again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[K, A]):
+    """A request about keys: `make` encodes it for a connection, and `read` returns the answers in its response.
+
+    `doing` describes the request for a key. `expected` are errors that are answers. A request has at most `most` keys.
+    """
+
+    doing: Callable[[K], str]
+    make: Callable[[Connection, Sequence[K]], Request]
+    read: Callable[[Reader, Sequence[K]], Mapping[K, A]]
+    expected: Collection[int] = frozenset()
+    most: int = _MOST_KEYS
+
+
+class BrokerRequests:
+    """Requests to brokers, in a ``with`` block. Not pickle-safe, and only for the process that created it.
+
+    Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method, if it is not
+    given a deadline. ``with`` raises OptionError for a property that cannot be used.
+    """
+
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
+        self._properties = {**shared_properties(properties), "bootstrap.servers": bootstrap_servers}
+        self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
+        self.servers = bootstrap_servers
+        self._opened: Client | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._opened = Client(client_settings_of(self._properties)).__enter__()
+        except Unsupported as why:
+            raise UNUSABLE_KAFKA_PROPERTY(
+                f"kafka.*: {why} cannot be used to connect to brokers; correct it, or leave it out"
+            ) from why
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        client, self._opened = self._opened, None
+        if client is not None:
+            client.__exit__(*exc)
+
+    @property
+    def client(self) -> Client:
+        """The connections."""
+        if self._opened is None:
+            raise RuntimeError("BrokerRequests is used outside of its with block")
+        return self._opened
+
+    def deadline(self, timeout_s: float | None = None) -> Deadline:
+        """The deadline of a method that is called now. `timeout_s` can only shorten the time-out of a request."""
+        return self.client.deadline(self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s))
+
+    def metadata(self, topics: Collection[str] | None = _ALL, deadline: Deadline | None = None) -> Metadata:
+        """The metadata of topics, of all with None, or of the brokers alone. Raises ZKafkaError without an answer."""
+
+        def read(response: Reader) -> Metadata:
+            found = read_metadata(response)
+            if not found.brokers:
+                raise ConnectionLost("the broker has just started, and knows no other brokers yet")
+            return found
+
+        def make(connection: Connection) -> Request:
+            return metadata_request(connection.version(METADATA), topics)
+
+        found = self.ask_any("requesting metadata", make, read, deadline or self.deadline())
+        self.client.brokers = {number: broker.address for number, broker in found.brokers.items()}
+        return found
+
+    def ask_any(
+        self, doing: str, make: Callable[[Connection], Request], read: Callable[[Reader], A], deadline: Deadline
+    ) -> A:
+        """Ask one broker after the other until one answers.
+
+        Raises before the deadline if brokers refuse the login for two seconds, or none could be reached in five.
+        """
+        doing = f"{doing} at {self.servers}"
+        began, failed, refused_at = self.client.clock(), Counter[str](), None
+        last: Exception = ConnectionLost("no broker answered in time")
+        while True:
+            patience_s = min(_PATIENCE_S[bool(failed)], max(deadline.left_s, 0.1))
+            try:
+                response = self.client.ask_any(make, deadline.or_sooner(self.client.deadline(1.0)), patience_s)
+                if response is not None:
+                    return read(response)
+            except (ConnectionLost, MalformedResponse, LoginRefused) as error:
+                last = error
+                failed[str(error)] += 1
+                if isinstance(error, LoginRefused):
+                    refused_at = self.client.clock() if refused_at is None else refused_at
+            except Unsupported as error:
+                raise connection_error(error, doing) from error
+            now = self.client.clock()
+            is_refused = refused_at is not None and now - refused_at >= _REFUSED_AFTER_S
+            if is_refused or deadline.has_passed or (failed and now - began >= _UNREACHABLE_AFTER_S):
+                raise connection_error(last, doing) from last
+            if failed:
+                time.sleep(min(_PAUSES.wait_s(sum(failed.values())), max(deadline.left_s, 0.0)))
+
+    def each(
+        self, keys: Collection[K], route: Route[K], call: Call[K, A], deadline: Deadline | None = None
+    ) -> tuple[dict[K, A], dict[K, ZKafkaError]]:
+        """The answer to each key, or its error. Blocks until the last key is settled, or until the deadline."""
+        settling = _Settling(self, route, call, deadline or self.deadline())
+        settling.run(list(dict.fromkeys(keys)))
+        return settling.answers, settling.failed
+
+
+class _Settling(Generic[K, A]):
+    """A call that is repeated for the keys that are left."""
+
+    def __init__(self, requests: BrokerRequests, route: Route[K], call: Call[K, A], deadline: Deadline) -> None:
+        self._requests = requests
+        self._route = route
+        self._call = call
+        self._deadline = deadline
+        self._looks: Counter[K] = Counter()
+        self.answers: dict[K, A] = {}
+        self.failed: dict[K, ZKafkaError] = {}
+
+    def run(self, left: list[K]) -> None:
+        rounds = 0
+        while left:
+            try:
+                places, without = self._route.find(left, self._deadline)
+            except ZKafkaError as error:
+                self.failed.update(dict.fromkeys(left, error))
+                return
+            again = [key for key in left if key in without and self._may_pass(key, without[key])]
+            again += self._ask({key: places[key] for key in left if key in places})
+            if not again or self._deadline.has_passed:
+                return
+            rounds += 1
+            time.sleep(min(_PAUSES.wait_s(rounds), max(self._deadline.left_s, 0.0)))
+            left = again
+
+    def _ask(self, places: Mapping[K, Address]) -> list[K]:
+        """Send the requests, and note the outcomes. Returns the keys to ask about again."""
+        by_address: dict[Address, list[K]] = {}
+        for key, address in places.items():
+            by_address.setdefault(address, []).append(key)
+        most = self._call.most
+        parts = [(a, keys[n : n + most]) for a, keys in by_address.items() for n in range(0, len(keys), most)]
+        questions = [self._question(address, keys) for address, keys in parts]
+        again: list[K] = []
+        outcomes = self._requests.client.ask_all(questions, self._deadline)
+        for (address, keys), outcome in zip(parts, outcomes, strict=True):
+            for key in keys:
+                if isinstance(outcome, Exception):
+                    is_lost = isinstance(outcome, ConnectionLost)
+                    doing = f"{self._call.doing(key)} at {host_port(*address)}"
+                    self.failed[key] = connection_error(outcome, doing)
+                    self.failed[key].__cause__ = outcome
+                    if is_lost:
+                        self._route.forget(key)
+                        again.append(key)
+                elif self._settles(key, outcome):
+                    self.failed.pop(key, None)
+                    self.answers[key] = outcome[key]
+                elif key in outcome and self._may_pass(key, outcome[key].error):  # type: ignore[attr-defined]
+                    again.append(key)
+        return again
+
+    def _question(self, address: Address, keys: Sequence[K]) -> Question[Mapping[K, A]]:
+        return Question(
+            address, lambda connection: self._call.make(connection, keys), lambda response: self._call.read(response, keys)
+        )
+
+    def _settles(self, key: K, outcome: Mapping[K, A]) -> bool:
+        if key not in outcome:
+            self.failed[key] = connection_error(MalformedResponse(f"the response lacks {key}"), self._call.doing(key))
+            return False
+        code = outcome[key].error  # type: ignore[attr-defined]
+        return code == NONE or code in self._call.expected
+
+    def _may_pass(self, key: K, code: int) -> bool:
+        """Note an error of a key; return True if it may pass."""
+        self.failed[key] = broker_error(code, self._call.doing(key))
+        if code in REFRESHING or code in NO_COORDINATOR_CODES or code == ErrorCode.NOT_CONTROLLER:
+            self._route.forget(key)
+        self._looks[key] += 1
+        return code in RETRIABLE and (code not in REFRESHING or self._looks[key] < _LOOKS)
+
+
+class CoordinatorRoute:
+    """The coordinators of groups."""
+
+    def __init__(self, requests: BrokerRequests) -> None:
+        self._requests = requests
+        self._addresses: dict[str, Address] = {}
+
+    def find(self, keys: Collection[str], deadline: Deadline) -> tuple[Mapping[str, Address], Mapping[str, int]]:
+        """See `Route`. Blocks for one request for 1,000 groups, or before Kafka 3.0 for one for each group."""
+        left, errors = [group for group in keys if group not in self._addresses], dict[str, int]()
+        while left:
+            asked: list[str] = []
+
+            def make(connection: Connection, left: Sequence[str] = left, asked: list[str] = asked) -> Request:
+                version = connection.version(FIND_COORDINATOR)
+                asked[:] = left[: _MOST_KEYS if version >= FIRST_OF_MANY_COORDINATORS else 1]
+                return find_coordinators_request(version, GROUP, asked)
+
+            def read(response: Reader, asked: Sequence[str] = asked) -> Mapping[str, FoundCoordinator]:
+                return read_coordinators(response, asked)
+
+            found = self._requests.ask_any("looking for coordinators", make, read, deadline)
+            for group in asked:
+                if group not in found:
+                    errors[group] = ErrorCode.UNKNOWN_SERVER_ERROR
+                elif found[group].error != NONE:
+                    errors[group] = found[group].error
+                else:
+                    self._addresses[group] = found[group].address
+            left = left[len(asked) :]
+        return {group: self._addresses[group] for group in keys if group in self._addresses}, errors
+
+    def forget(self, key: str) -> None:
+        """See `Route`."""
+        self._addresses.pop(key, None)
+
+
+class BrokerRoute:
+    """Brokers by their ids."""
+
+    def __init__(self, requests: BrokerRequests) -> None:
+        self._requests = requests
+
+    def find(self, keys: Collection[int], deadline: Deadline) -> tuple[Mapping[int, Address], Mapping[int, int]]:
+        """See `Route`."""
+        known = self._requests.client.brokers
+        if not known.keys() >= set(keys):
+            self._requests.metadata(_ALL, deadline)
+            known = self._requests.client.brokers
+        missing = dict.fromkeys([key for key in keys if key not in known], int(ErrorCode.BROKER_NOT_AVAILABLE))
+        return {key: known[key] for key in keys if key in known}, missing
+
+    def forget(self, key: int) -> None:
+        """See `Route`."""
+        with suppress(ZKafkaError):
+            self._requests.metadata(_ALL, self._requests.deadline(_PATIENCE_S[0]))

@@ -1,0 +1,132 @@
+"""Settings of connections: servers and TLS."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from pyspark_zkafka.wire.protocol import Unsupported
+from pyspark_zkafka.wire.settings import TlsSettings, parse_servers, tls_context
+from tests.support.cases import each
+from tests.support.certificates import Authority
+
+HOST = x509.DNSName("localhost")
+NOTHING = TlsSettings(None, None, None, None, None, None, None, None, checks_certificate=True, checks_host=True)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An authority with its files in its own folder."""
+    return Authority(tmp_path_factory.mktemp("certificates"), "authority")
+
+
+@pytest.fixture
+def trusting(authority: Authority) -> TlsSettings:
+    """Settings that trust only the authority."""
+    return replace(NOTHING, ca_location=authority.file)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "host", "mode", "checks_host"),
+    [
+        (True, True, ssl.CERT_REQUIRED, True),
+        (True, False, ssl.CERT_REQUIRED, False),
+        (False, True, ssl.CERT_NONE, False),
+        (False, False, ssl.CERT_NONE, False),
+    ],
+)
+def test_checks(trusting: TlsSettings, certificate: bool, host: bool, mode: ssl.VerifyMode, checks_host: bool) -> None:
+    """The host is checked only if the certificate is."""
+    context = tls_context(replace(trusting, checks_certificate=certificate, checks_host=host))
+    assert (context.verify_mode, context.check_hostname) == (mode, checks_host)
+
+
+def test_authorities(authority: Authority, trusting: TlsSettings, tmp_path: Path) -> None:
+    """Only authorities in the file or the PEM text are trusted; a folder is searched on demand."""
+    pem = Path(authority.file).read_text()
+    for settings in (trusting, replace(NOTHING, ca_pem=pem), replace(NOTHING, ca_pem=pem, ca_location="/nowhere")):
+        (found,) = tls_context(settings).get_ca_certs()
+        assert found["subject"] == ((("commonName", "authority"),),)
+    assert tls_context(replace(NOTHING, ca_location=str(tmp_path))).get_ca_certs() == []
+
+
+def test_authorities_of_the_system() -> None:
+    """Without a file, the system's authorities are trusted."""
+    assert tls_context(NOTHING).verify_mode == ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize("password", [None, "open-sesame"])
+def test_certificate_of_the_client(
+    authority: Authority, trusting: TlsSettings, password: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate and its key may be one file, two files, or PEM texts, and the key may be locked."""
+    loaded = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def record(context: ssl.SSLContext, certificate: str, key: str | None, password: Any) -> None:
+        load(context, certificate, key, password)
+        loaded.append([None if file is None else Path(file).read_text() for file in (certificate, key)])
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", record)
+    file = authority.issue("client", HOST, password)
+    pem = Path(file).read_text()
+    for settings in (
+        replace(trusting, certificate_location=file),
+        replace(trusting, certificate_location=file, key_location=file),
+        replace(trusting, certificate_pem=pem, key_pem=pem),
+    ):
+        tls_context(replace(settings, key_password=password))
+    assert loaded == [[pem, None], [pem, pem], [pem, pem]]
+
+
+@pytest.mark.parametrize("password", [None, "close-sesame"])
+def test_locked_key(authority: Authority, trusting: TlsSettings, password: str | None) -> None:
+    """A locked key without its password is refused without a prompt, and the text has neither key nor password."""
+    file = authority.issue("locked", HOST, "open-sesame")
+    settings = replace(trusting, certificate_location=file, key_password=password)
+    with pytest.raises(Unsupported, match=r"^TLS settings that Python's ssl refuses \(\w+\)$"):
+        tls_context(settings)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ca_location": "/nowhere/ca.pem"},
+        {"ca_pem": "secret"},
+        {"ciphers": "secret"},
+        {"certificate_location": "/nowhere/secret.pem"},
+        {"certificate_pem": "secret", "key_pem": "secret"},
+    ],
+    ids=lambda wrong: "-".join(wrong),
+)
+def test_refused(wrong: dict[str, str]) -> None:
+    """Settings that ssl refuses are left to librdkafka, in a text without their values, which may be keys."""
+    with pytest.raises(Unsupported, match=r"^TLS settings that Python's ssl refuses \(\w+\)$") as caught:
+        tls_context(replace(NOTHING, **wrong))
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("name", ["key_pem", "key_location"])
+def test_key_without_certificate(trusting: TlsSettings, name: str) -> None:
+    """A key needs a certificate."""
+    with pytest.raises(Unsupported, match=r"^a private key without a certificate$"):
+        tls_context(replace(trusting, **{name: "secret"}))
+
+
+def test_ciphers(trusting: TlsSettings) -> None:
+    """The property ssl.cipher.suites sets the ciphers before TLS 1.3."""
+    name = "ECDHE-ECDSA-AES256-GCM-SHA384"
+    offered = tls_context(replace(trusting, ciphers=name)).get_ciphers()
+    assert [c["name"] for c in offered if c["protocol"] != "TLSv1.3"] == [name]
+
+
+@each("server", ["[::1", "[::1]9094", "[]:1", "::1", "a:0", "a:65536", "a:99999999", "a:b", "PLAINTEXT://a:1", "a]:1"])
+def test_server_of_another_form(server: str) -> None:
+    """A server that is not host:port is left to librdkafka."""
+    with pytest.raises(Unsupported, match="a bootstrap server that is not host:port"):
+        parse_servers(server)
