@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ from pyspark_zkafka.wire.group_messages import (
     FIRST_OF_MANY_GROUPS,
     LIST_GROUPS,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     CommittedOffset,
     CommittedOffsets,
@@ -35,12 +36,14 @@ from pyspark_zkafka.wire.group_messages import (
     describe_groups_request,
     list_groups_request,
     offset_commit_request,
+    offset_delete_request,
     offset_fetch_request,
     read_consumer_group_describe,
     read_delete_groups,
     read_describe_groups,
     read_list_groups,
     read_offset_commit,
+    read_offset_delete,
     read_offset_fetch,
 )
 from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion
@@ -260,6 +263,31 @@ class GroupAdmin(KafkaAdmin):
                 raise group_active(group, f"deleting group {group}")
         for error in failed.values():
             raise error
+
+    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ZKafkaError]:
+        """Delete a group's offsets of some partitions. Returns the errors of partitions. Needs Kafka 2.4 or later.
+
+        Blocks for a request. Raises GroupError if members of the group subscribe to the topic, and ClusterStateError if
+        brokers refuse or do not answer.
+        """
+        doing = f"deleting offsets of group {group}"
+
+        def make(connection: Connection, groups: Sequence[str]) -> Request:
+            return offset_delete_request(connection.version(OFFSET_DELETE), group, partitions)
+
+        def read(response: Reader, groups: Sequence[str]) -> dict[str, _Committed]:
+            error, codes = read_offset_delete(response)
+            is_active = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC in codes.values()
+            return {group: _Committed(ErrorCode.NON_EMPTY_GROUP if is_active else error, codes)}
+
+        call = Call(lambda group: doing, make, read, ACTIVE_CODES, most=1)
+        found, failed = self._requests.each([group], self._coordinators, call)
+        for error in failed.values():
+            raise error
+        if found[group].error in ACTIVE_CODES:
+            raise group_active(group, doing)
+        codes = found[group].partitions
+        return {tp: broker_error(code, f"{doing} in {tp}") for tp, code in codes.items() if code != NONE}
 
     def has_coordinators(self, group: str) -> bool:
         """False if ``__consumer_offsets`` does not exist. True if an ACL hides it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +22,8 @@ from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition, Partition
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.brokers.groups import GroupState
+    from pyspark_zkafka.wire.group_messages import DescribedMember
     from pyspark_zkafka.zookeeper.connection import Znode
 
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
@@ -75,7 +77,7 @@ class GroupReport:
 
     `topics` has the names under ``owners`` and ``offsets``, also without any partition. The mappings lack unreadable
     registrations, claims and offsets: `unreadable_members` (by consumer), `unreadable_owners` and `unreadable_offsets`.
-    `kafka_offsets` is empty, and the number of members in Kafka, `kafka_members`, is None, unless they were requested.
+    `kafka_offsets` is empty, and the state in Kafka, `in_kafka`, is None, unless they were requested.
     """
 
     name: str
@@ -87,14 +89,41 @@ class GroupReport:
     unreadable_owners: tuple[UnreadableZnode, ...] = ()
     unreadable_offsets: tuple[UnreadableZnode, ...] = ()
     kafka_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    kafka_members: int | None = None
+    in_kafka: GroupState | None = None
 
     @property
     def state(self) -> str:
-        """The state, as Kafka's tools name it: ``Stable`` with members, ``Empty`` without, ``Dead`` without topics."""
+        """The state, as Kafka's tools name it: ``Stable`` with members in ZooKeeper; or the state in Kafka, if requested.
+
+        Without either, it is ``Empty``, or ``Dead`` without topics in ZooKeeper.
+        """
         if self.member_count:
             return "Stable"
+        if self.in_kafka is not None and (self.in_kafka.is_active or not self.topics):
+            return self.in_kafka.name
         return "Empty" if self.topics else "Dead"
+
+    @property
+    def is_of_kafka_alone(self) -> bool:
+        """True if ZooKeeper has nothing of the group, or was not read."""
+        return not self.topics and not self.member_count
+
+    @property
+    def kafka_members(self) -> int | None:
+        """The number of members in Kafka; None if it is unknown, or was not requested."""
+        return None if self.in_kafka is None else self.in_kafka.member_count
+
+    @property
+    def kafka_owners(self) -> dict[TopicPartition, DescribedMember]:
+        """The members in Kafka that own partitions."""
+        members = () if self.in_kafka is None else self.in_kafka.members.values()
+        return {tp: member for member in members for tp in member.assigned or ()}
+
+    @property
+    def idle_kafka_members(self) -> list[DescribedMember]:
+        """The members in Kafka that own no partition, by id."""
+        members = {} if self.in_kafka is None else self.in_kafka.members
+        return [member for _, member in sorted(members.items()) if not member.assigned]
 
     @property
     def member_count(self) -> int:
@@ -271,7 +300,8 @@ class PartitionReport:
 
     `offset` is the next one to read. With two stores, it is the larger one, where consumers with dual commits continue.
     `latest` and `earliest` are the ends of the log. `consumer`, `host` and `thread` own the partition. `commit_us` is the
-    time of the last commit to ZooKeeper, by its clock, in microseconds since 1970.
+    time of the last commit to ZooKeeper, by its clock, in microseconds since 1970. Of a member in Kafka, `consumer` is the
+    id and `client_id` the name of its client.
     """
 
     group: str
@@ -282,6 +312,7 @@ class PartitionReport:
     earliest: int | None = None
     consumer: str | None = None
     host: str | None = None
+    client_id: str | None = None
     thread: str | None = None
     commit_us: int | None = None
     zookeeper_offset: int | None = None
@@ -301,25 +332,29 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 
 
 def _partition_report(
-    group: GroupReport, tp: TopicPartition, committed: StoredOffset | None, log: LogBounds
+    group: GroupReport, tp: TopicPartition, committed: StoredOffset | None, member: DescribedMember | None, log: LogBounds
 ) -> PartitionReport:
-    owner, in_kafka = group.owners.get(tp), group.kafka_offsets.get(tp)
+    """The report of a partition that is owned by a thread, or by a `member` in Kafka, or by nobody."""
     in_zookeeper = None if committed is None or committed.offset < 0 else committed.offset
+    in_kafka = group.kafka_offsets.get(tp)
     modified_ms = None if committed is None else committed.modified_ms
-    return PartitionReport(
+    found = PartitionReport(
         group=group.name,
         topic=tp.topic,
         partition=tp.partition,
         offset=max((offset for offset in (in_zookeeper, in_kafka) if offset is not None), default=None),
         latest=log.end,
         earliest=log.start,
-        consumer=None if owner is None else owner.consumer,
-        host=None if owner is None else consumer_host(group.name, owner.consumer),
-        thread=None if owner is None else owner.thread,
         commit_us=None if modified_ms is None else modified_ms * _US_PER_MS,
         zookeeper_offset=in_zookeeper,
         kafka_offset=in_kafka,
     )
+    if (owner := group.owners.get(tp)) is not None:
+        host = consumer_host(group.name, owner.consumer)
+        return replace(found, consumer=owner.consumer, host=host, thread=owner.thread)
+    if member is not None:
+        return replace(found, consumer=member.id, host=member.host, client_id=member.client_id)
+    return found
 
 
 def consumer_host(group: str, consumer: str) -> str | None:
@@ -349,18 +384,27 @@ class GroupReports:
         """Reports of each group's partitions, by topic and number, and then of its members without partitions.
 
         A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist
-        or not. Its topics are the topics that it owns, has offsets of, or subscribes to.
+        or not. Its topics are the topics that it owns, has offsets of, or subscribes to. Of a group that only Kafka has, they
+        are those with a member or an offset, as in kafka-consumer-groups.
         """
         logs = self.logs.bounds
         by_topic = partitions_by_topic(logs)
         reports: list[PartitionReport] = []
         for group in self.groups.values():
             offsets = {} if self.storage == "kafka" else group.offsets
-            existing = [tp for topic in group.all_topics(by_topic) for tp in by_topic.get(topic, ())]
-            partitions = sorted({*existing, *group.owners, *offsets, *group.kafka_offsets})
-            reports += [_partition_report(group, tp, offsets.get(tp), logs.get(tp, LogBounds())) for tp in partitions]
+            members = {} if self.storage == "zookeeper" else group.kafka_owners
+            topics = group.all_topics(by_topic).union(tp.topic for tp in members)
+            existing = [tp for topic in topics for tp in by_topic.get(topic, ()) if not group.is_of_kafka_alone]
+            for tp in sorted({*existing, *group.owners, *members, *offsets, *group.kafka_offsets}):
+                log = logs.get(tp, LogBounds())
+                reports.append(_partition_report(group, tp, offsets.get(tp), members.get(tp), log))
             idle = sorted(set(group.members).difference(owner.consumer for owner in group.owners.values()))
             reports += [PartitionReport(group.name, consumer=c, host=consumer_host(group.name, c)) for c in idle]
+            if self.storage != "zookeeper":
+                reports += [
+                    PartitionReport(group.name, consumer=member.id, host=member.host, client_id=member.client_id)
+                    for member in group.idle_kafka_members
+                ]
         return reports
 
     def has_lag(self, row: PartitionReport) -> bool:
@@ -376,8 +420,8 @@ class GroupReports:
 
     @property
     def member_notes(self) -> list[str]:
-        """Notes on members that ZooKeeper does not show; see `member_notes`."""
-        return member_notes(self.member_counts, self.kafka_problem)
+        """Notes on members that the rows do not show; see `member_notes`."""
+        return member_notes(self.member_counts, self.kafka_problem, shown=self.storage != "zookeeper")
 
     @property
     def problems(self) -> list[str]:
@@ -386,13 +430,14 @@ class GroupReports:
         return [*self.logs.problems, *unreadable, *self.member_notes]
 
 
-def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = None) -> list[str]:
+def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = None, *, shown: bool = False) -> list[str]:
     """Return one line about each kind of members that ZooKeeper does not show.
 
-    `counts` has the numbers of members in ZooKeeper and in Kafka; `problem` says why the numbers in Kafka are unknown.
+    `counts` has the numbers of members in ZooKeeper and in Kafka; `problem` says why the numbers in Kafka are unknown. With
+    `shown`, other rows show members in Kafka.
 
     >>> member_notes({"a": (0, 1)})
-    ['Members in Kafka, which ZooKeeper does not show: a (1); see kafka-consumer-groups --describe --members']
+    ['Members in Kafka, which ZooKeeper does not show: a (1); see `zkafka groups members --bootstrap-server`']
     """
     both = [f"{name} ({here} and {there})" for name, (here, there) in counts.items() if here and there]
     alone = [f"{name} ({there})" for name, (here, there) in counts.items() if there and not here]
@@ -402,8 +447,8 @@ def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = No
             f"Members in ZooKeeper and in Kafka at the same time: {listing(both, _SHOWN)}; neither kind sees the other, "
             "and both read all partitions; stop one of them"
         )
-    if alone:
-        tool = "kafka-consumer-groups --describe --members"
+    if alone and not shown:
+        tool = "`zkafka groups members --bootstrap-server`"
         notes.append(f"Members in Kafka, which ZooKeeper does not show: {listing(alone, _SHOWN)}; see {tool}")
     if problem is not None:
         notes.append(f"Members in Kafka are unknown: {problem}")

@@ -104,10 +104,11 @@ def kafka_member_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
     yield Gauge("zkafka_consumergroup_kafka_members", text, _GROUP_PARTITION[:1], counts)
 
 
-def group_metrics(groups: Iterable[GroupReport], topics: Collection[str]) -> Iterator[Gauge]:
-    """Yield metrics of groups and their members, from ZooKeeper alone. `topics` are the existing topics."""
+def group_metrics(groups: Iterable[GroupReport], topics: Collection[str], *, in_kafka: bool = False) -> Iterator[Gauge]:
+    """Yield metrics of groups and their members, in ZooKeeper or `in_kafka`. `topics` are the existing topics."""
     reports = list(groups)
-    members: _Values = {(group.name,): float(group.member_count) for group in reports}
+    counted = ((group.name, group.kafka_members if in_kafka else group.member_count) for group in reports)
+    members = _known(((name,), count) for name, count in counted)
     unreadable: _Values = {(group.name,): float(len(group.unreadable)) for group in reports}
     owned: _Values = {}
     left: _Values = {}
@@ -118,6 +119,9 @@ def group_metrics(groups: Iterable[GroupReport], topics: Collection[str]) -> Ite
         counts = Counter(owner.consumer for owner in group.owners.values())
         for consumer in sorted({*group.members, *counts}):
             owned[group.name, consumer, consumer_host(group.name, consumer) or ""] = float(counts[consumer])
+        if in_kafka and group.in_kafka is not None:
+            for member in group.in_kafka.members.values():
+                owned[group.name, member.id, member.host] = float(len(member.assigned or ()))
     labels = ("consumergroup", "consumer_id", "host")
     yield Gauge("kafka_consumergroup_members", "Amount of members in a consumer group", labels[:1], members)
     yield Gauge("zkafka_consumergroup_member_partitions", "Number of partitions that a member has claimed.", labels, owned)
@@ -153,7 +157,7 @@ def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
     zookeeper_lag = "kafka_consumergroupzookeeper_lag_zookeeper"
     yield gauge(zookeeper_lag, f"Current Approximate Lag(zookeeper) {at}", _in_zookeeper)
     owned = "zkafka_consumergroup_partition_owned"
-    yield gauge(owned, "1 if a member of the group owns the partition.", lambda row: int(row.thread is not None))
+    yield gauge(owned, "1 if a member of the group owns the partition.", lambda row: int(row.consumer is not None))
     yield gauge(
         "zkafka_consumergroup_last_commit_timestamp_seconds",
         "Time of the last commit to ZooKeeper, in seconds since the epoch.",

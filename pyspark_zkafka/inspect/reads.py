@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
+from pyspark_zkafka.brokers.groups import DEAD, GroupAdmin, GroupState
 from pyspark_zkafka.cluster import ClusterSource, completed, describe_migration
 from pyspark_zkafka.conditions import UNKNOWN_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError, listing
@@ -123,7 +123,7 @@ def _decoded(nodes: Mapping[str, Znode], path: str, decode: Callable[[str, bytes
 
 
 def read_groups(
-    zookeeper: ZooKeeperClient,
+    zookeeper: ZooKeeperClient | None,
     brokers: Callable[[], GroupAdmin] | None = None,
     names: Iterable[str] | None = None,
     *,
@@ -133,6 +133,8 @@ def read_groups(
 ) -> GroupReports:
     """Read groups, by default all in ZooKeeper. Blocks for three or four rounds of requests to it, and for the brokers.
 
+    Without ZooKeeper, the groups are those that Kafka coordinates, and `brokers` must be given: see `read_kafka_groups`.
+
     `brokers` opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. It
     is called only if needed. Without it, the reports have neither. `brokers_with_short_timeout` opens the client for the
     members in Kafka. If the brokers refuse or do not answer, or cannot describe a group, the result's `kafka_problem` says
@@ -140,6 +142,10 @@ def read_groups(
 
     Raises GroupError (``UNKNOWN_GROUP``) if ZooKeeper does not have one of the `names`.
     """
+    if zookeeper is None:
+        if brokers is None:
+            raise ValueError("groups are read from ZooKeeper or from brokers")
+        return read_kafka_groups(brokers(), names, matching=matching)
     listed = zookeeper.groups() if names is None else dict.fromkeys(names)
     requested = [name for name in listed if matching is None or matching.search(name)]
     children = group_children(zookeeper, requested)
@@ -147,25 +153,52 @@ def read_groups(
     if names is not None and len(existing) < len(requested):
         raise unknown_groups((name for name in requested if name not in existing), zookeeper.config.chroot)
     groups = decode_groups(existing, children, read_group_znodes(zookeeper, children))
-    logs, problem = LogsReport(), None
-    if brokers is not None:
-        in_kafka = {} if storage == "zookeeper" else brokers().committed_many(groups)
-        groups = {name: replace(group, kafka_offsets=in_kafka.get(name, {})) for name, group in groups.items()}
-        existing_topics = zookeeper.topic_names() if any(group.has_filters for group in groups.values()) else []
-        topics = {topic for group in groups.values() for topic in group.all_topics(existing_topics)}
-        logs = read_logs(brokers, zookeeper.survey(topics))
+    states, problem = dict[str, GroupState](), None
     if brokers_with_short_timeout is not None:
         try:
             states = {} if not groups or old_brokers(zookeeper) else brokers_with_short_timeout().group_states(groups)
         except ClusterStateError as error:
             problem = error.message
         else:
-            groups = {
-                name: replace(group, kafka_members=states[name].member_count if name in states else 0)
-                for name, group in groups.items()
-            }
+            groups = {name: replace(group, in_kafka=states.get(name, GroupState(DEAD))) for name, group in groups.items()}
             problem = unreadable_groups(states)
+    logs = LogsReport()
+    if brokers is not None:
+        in_kafka = {} if storage == "zookeeper" else brokers().committed_many(groups)
+        groups = {name: replace(group, kafka_offsets=in_kafka.get(name, {})) for name, group in groups.items()}
+        existing_topics = zookeeper.topic_names() if any(group.has_filters for group in groups.values()) else []
+        topics = {topic for group in groups.values() for topic in group.all_topics(existing_topics)}
+        logs = read_logs(brokers, zookeeper.survey(topics))
     return GroupReports(groups, storage, logs, problem)
+
+
+def read_kafka_groups(
+    brokers: GroupAdmin, names: Iterable[str] | None = None, *, matching: re.Pattern[str] | None = None, logs: bool = True
+) -> GroupReports:
+    """Read groups that Kafka coordinates, by default all, with the `logs` of their topics. Blocks for some requests.
+
+    A group that cannot be read does not hide the others: the result's `kafka_problem` says why. Raises GroupError
+    (``UNKNOWN_GROUP``) if a named group does not exist.
+    """
+    listed = brokers.group_names() if names is None else list(dict.fromkeys(names))
+    requested = [name for name in listed if matching is None or matching.search(name)]
+    states = brokers.group_states(requested)
+    offsets, failed = brokers.committed_each(requested)
+    missing = [name for name in requested if states[name].name == DEAD and not offsets.get(name) and name not in failed]
+    if names is not None and missing:
+        raise unknown_groups_in_kafka(missing)
+    groups = {
+        name: GroupReport(name, kafka_offsets=offsets.get(name, {}), in_kafka=states[name])
+        for name in requested
+        if name not in missing
+    }
+    problems = {name: state.problem for name, state in states.items() if state.problem is not None} | failed
+    found = LogsReport()
+    if logs:
+        topics = {tp.topic for group in groups.values() for tp in (*group.kafka_offsets, *group.kafka_owners)}
+        found = read_logs(lambda: brokers, brokers.snapshot(sorted(topics))) if topics else found
+    problem = "; ".join(dict.fromkeys(error.message for error in problems.values())) or None
+    return GroupReports(groups, "kafka", found, problem)
 
 
 def unreadable_groups(states: Mapping[str, GroupState]) -> str | None:
@@ -204,9 +237,21 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
     clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
     return UNKNOWN_GROUP(
         f"{clause} under {chroot}{group_znodes.CONSUMERS}; list the groups with `zkafka groups list`; "
-        "for groups that only Kafka has, use kafka-consumer-groups",
+        "for groups that only Kafka has, use --bootstrap-server instead of --zookeeper",
         groups=missing,
     )
+
+
+def unknown_groups_in_kafka(names: Iterable[str]) -> GroupError:
+    """Return the error for groups that no broker coordinates.
+
+    >>> unknown_groups_in_kafka(["a"]).message
+    'Group a does not exist in Kafka; list the groups with `zkafka groups list`, or give --zookeeper for a group there'
+    """
+    missing = list(names)
+    clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
+    text = f"{clause} in Kafka; list the groups with `zkafka groups list`"
+    return UNKNOWN_GROUP(f"{text}, or give --zookeeper for a group there", groups=missing)
 
 
 def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> LogsReport:

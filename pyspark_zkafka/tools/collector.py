@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
-from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
 from pyspark_zkafka.inspect.metrics import (
@@ -30,8 +29,16 @@ from pyspark_zkafka.inspect.metrics import (
     log_metrics,
     partition_metrics,
 )
-from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs, unreadable_groups
-from pyspark_zkafka.options.values import ConnectionOptions
+from pyspark_zkafka.inspect.reads import (
+    Choice,
+    ClusterReport,
+    read_cluster,
+    read_groups,
+    read_kafka_groups,
+    read_logs,
+    unreadable_groups,
+)
+from pyspark_zkafka.options.values import ConnectionOptions, ZooKeeperConfig
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _log = logging.getLogger(__name__)
@@ -41,10 +48,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Reports of the cluster and its groups from ZooKeeper alone."""
+    """Reports of the cluster and its groups from ZooKeeper alone, or without it from the brokers.
+
+    `kafka_problem` says why groups of the brokers cannot be read.
+    """
 
     cluster: ClusterReport
     groups: Mapping[str, GroupReport] = field(default_factory=dict)
+    kafka_problem: str | None = None
 
 
 class EnsembleReader:
@@ -54,14 +65,9 @@ class EnsembleReader:
     """
 
     def __init__(
-        self, connection: ConnectionOptions, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
+        self, config: ZooKeeperConfig, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
     ) -> None:
-        if connection.zookeeper is None:
-            raise INVALID_OPTION(
-                "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER if no address is given), or "
-                "kafka_exporter for a cluster without it",
-            )
-        self._config = connection.zookeeper
+        self._config = config
         self._topics = topics
         self._groups = groups
         self._opened = ExitStack()
@@ -75,8 +81,7 @@ class EnsembleReader:
         try:
             client = self._client = self._client or self._opened.enter_context(ZooKeeperClient(self._config))
             groups = read_groups(client, matching=self._groups).groups
-            cluster = read_cluster(client, ("topics", "controller"), lambda names: list(filter(self._topics.search, names)))
-            return Ensemble(cluster, groups)
+            return Ensemble(read_cluster(client, ("topics", "controller"), _matching(self._topics)), groups)
         except BaseException:
             self.close()
             raise
@@ -87,13 +92,58 @@ class EnsembleReader:
         self._opened.close()
 
 
+class KafkaReader:
+    """Reader of the state of a cluster without ZooKeeper; see `EnsembleReader`."""
+
+    def __init__(
+        self,
+        connection: ConnectionOptions,
+        timeout_s: float,
+        topics: re.Pattern[str] = _EVERYTHING,
+        groups: re.Pattern[str] = _EVERYTHING,
+    ) -> None:
+        self._connection = connection
+        self._properties = _limited(connection, timeout_s)
+        self._topics = topics
+        self._groups = groups
+        self._opened = ExitStack()
+        self._client: GroupAdmin | None = None
+
+    def read(self) -> Ensemble:
+        """The cluster's state; blocks for some requests to each broker."""
+        try:
+            if self._client is None:
+                servers = self._connection.bootstrap_servers or ""
+                self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
+            found = read_kafka_groups(self._client, matching=self._groups, logs=False)
+            cluster = read_cluster(self._client, ("topics", "controller"), _matching(self._topics))
+            return Ensemble(cluster, found.groups, found.kafka_problem)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections, if there are any."""
+        self._client = None
+        self._opened.close()
+
+
+def _matching(pattern: re.Pattern[str]) -> Choice:
+    return lambda names: list(filter(pattern.search, names))
+
+
+def _limited(connection: ConnectionOptions, timeout_s: float) -> dict[str, Any]:
+    """The connection's properties, with a shorter time-out of requests."""
+    timeout_ms = min(int(connection.kafka.get("socket.timeout.ms", 30_000)), int(timeout_s * 1000))
+    return {**connection.kafka, "socket.timeout.ms": timeout_ms}
+
+
 class BrokerReader:
     """Reader of the logs' bounds and of offsets in Kafka. It reconnects after an error. Use it from one thread."""
 
     def __init__(self, connection: ConnectionOptions, storage: OffsetsStorage, timeout_s: float) -> None:
-        timeout_ms = min(int(connection.kafka.get("socket.timeout.ms", 30_000)), int(timeout_s * 1000))
         self._connection = connection
-        self._properties = {**connection.kafka, "socket.timeout.ms": timeout_ms}
+        self._properties = _limited(connection, timeout_s)
         self._storage = storage
         self._opened = ExitStack()
         self._client: GroupAdmin | None = None
@@ -107,11 +157,11 @@ class BrokerReader:
                 self.close()
                 self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
                 self._servers = servers
-            client, groups, problem = self._client, ensemble.groups, None
-            if self._storage != "zookeeper":
+            client, groups, problem = self._client, ensemble.groups, ensemble.kafka_problem
+            if self._storage != "zookeeper" and self._connection.zookeeper is not None:
                 offsets, states = client.committed_many(groups), client.group_states(groups)
                 groups = {
-                    name: replace(group, kafka_offsets=offsets[name], kafka_members=states[name].member_count)
+                    name: replace(group, kafka_offsets=offsets[name], in_kafka=states[name])
                     for name, group in groups.items()
                 }
                 problem = unreadable_groups(states)
@@ -267,7 +317,7 @@ def _metrics(
     return itertools.chain(
         cluster_metrics(ensemble.cluster),
         log_metrics(reports.logs.bounds),
-        group_metrics(ensemble.groups.values(), ensemble.cluster.snapshot.topics),
+        group_metrics(ensemble.groups.values(), ensemble.cluster.snapshot.topics, in_kafka=storage == "kafka"),
         kafka_member_metrics(reports.groups.values()),
         partition_metrics(partitions),
     )
@@ -285,7 +335,7 @@ def _health(
     servers: dict[tuple[str, ...], Reading[Any]] = {("zookeeper",): ensemble, ("brokers",): brokers}
     late = {server: int(reading.timed_out) for server, reading in servers.items()}
     ages = {server: reading.age_s for server, reading in servers.items() if reading.value is not None}
-    yield Gauge("zkafka_up", "1 if ZooKeeper could be read.", (), {(): int(ensemble.value is not None)})
+    yield Gauge("zkafka_up", "1 if the state of the cluster could be read.", (), {(): int(ensemble.value is not None)})
     yield Gauge("zkafka_brokers_up", "1 if the brokers could be read.", (), {(): int(brokers.value is not None)})
     yield Gauge("zkafka_scrape_timed_out", "1 if a read did not end within the time of the scrape.", ("server",), late)
     yield Gauge("zkafka_scrape_age_seconds", "Time since the read began whose result is shown.", ("server",), ages)

@@ -86,6 +86,16 @@ class Target:
                 "No cluster is given; use --zookeeper (or ZKAFKA_ZOOKEEPER), or --bootstrap-server if it has no ZooKeeper",
             )
 
+    def storage(self, given: OffsetsStorage | None) -> OffsetsStorage:
+        """Return the given store of offsets; by default ZooKeeper, or Kafka if ZooKeeper was not given.
+
+        Raises OptionError for a store in ZooKeeper without ZooKeeper.
+        """
+        if given == "kafka" or (given is None and self.connection.zookeeper is None):
+            return "kafka"
+        self.zookeeper()
+        return given or "zookeeper"
+
     def zookeeper(self) -> ZooKeeperClient:
         """Return a ZooKeeper client, to be opened by `with`. Raises OptionError if ZooKeeper was not given."""
         if self.connection.zookeeper is None:
@@ -272,20 +282,18 @@ class Servers:
         """A client for facts that a command can do without: its requests end after a few seconds."""
         return self.opened.enter_context(self.target.group_brokers(self.snapshot(), _SHORT_TIMEOUT_S))
 
-    @property
-    def ensemble(self) -> ZooKeeperClient:
-        """ZooKeeper; OptionError if it was not given."""
+    def require_zookeeper(self) -> ZooKeeperClient:
+        """Return ZooKeeper; OptionError if it was not given."""
         if self.zookeeper is None:
             raise INVALID_OPTION(
-                "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER if no address is given), or "
-                "kafka-consumer-groups for groups that Kafka coordinates",
+                "This works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER if no address is given)",
             )
         return self.zookeeper
 
-    def read_groups(self, names: Iterable[str] | None, storage: OffsetsStorage = "zookeeper") -> GroupReports:
+    def read_groups(self, names: Iterable[str] | None, storage: OffsetsStorage) -> GroupReports:
         """Read groups with their logs, and their members in Kafka if the brokers answer soon."""
         return read_groups(
-            self.ensemble,
+            self.zookeeper,
             lambda: self.brokers,
             names,
             storage=storage,

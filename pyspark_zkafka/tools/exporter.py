@@ -36,7 +36,7 @@ def exporter(
         float,
         typer.Option(min=1, max=MOST_SECONDS, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's."),
     ] = 8.0,
-    storage: StorageOption = "zookeeper",
+    storage: StorageOption = None,
 ) -> None:
     """Serve metrics for Prometheus: lag, offsets, owners and members of groups, partitions, brokers and the controller.
 
@@ -51,7 +51,7 @@ def exporter(
         raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install 'pyspark-zkafka[metrics]'")
     from prometheus_client import CollectorRegistry, start_http_server
 
-    from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader
+    from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader, KafkaReader
     from pyspark_zkafka.zookeeper import connection
 
     handler = logging.StreamHandler()
@@ -59,9 +59,13 @@ def exporter(
     # By this logger, kazoo reports each attempt to connect.
     handler.addFilter(lambda record: record.name != connection.__name__ or record.levelno >= logging.ERROR)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    ensemble = EnsembleReader(target.connection, topics, groups)
-    brokers = BrokerReader(target.connection, storage, timeout)
-    collector = ClusterCollector(ensemble.read, brokers.read, timeout, storage)
+    config, store = target.connection.zookeeper, target.storage(storage)
+    if config is None:
+        ensemble: EnsembleReader | KafkaReader = KafkaReader(target.connection, timeout, topics, groups)
+    else:
+        ensemble = EnsembleReader(config, topics, groups)
+    brokers = BrokerReader(target.connection, store, timeout)
+    collector = ClusterCollector(ensemble.read, brokers.read, timeout, store)
     registry = CollectorRegistry()
     registry.register(collector)
     with closing(ensemble), closing(brokers), closing(collector):

@@ -12,19 +12,21 @@ from typing import Annotated
 
 import typer
 
+from pyspark_zkafka.brokers.group_offsets import group_active
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSETS_CHANGED, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.group.commits import no_members
-from pyspark_zkafka.inspect.reads import unknown_groups
+from pyspark_zkafka.inspect.reads import read_kafka_groups, unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import is_znode_name
-from pyspark_zkafka.tools.command import Target, changes_cluster, require_no_consumers
+from pyspark_zkafka.tools.command import Target, changes_cluster, open_servers, require_no_consumers
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import group_activity
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Delete, Reason, pieces
 
 _COLUMNS = columns("group topic znodes", right="znodes")
+_IN_KAFKA = columns("group topic offsets", right="offsets")
 _ATTEMPTS = 5
 
 
@@ -36,11 +38,14 @@ def delete(
         str | None, typer.Option("--topic", metavar="T", help="Delete the groups' owners and offsets of one topic alone.")
     ] = None,
 ) -> None:
-    """Delete groups, with their offsets, from ZooKeeper; offsets in Kafka stay.
+    """Delete groups, with their offsets, from ZooKeeper; offsets in Kafka stay. Without ZooKeeper, delete them from Kafka.
 
-    Example: zkafka groups delete billing --dry-run
+    Examples: zkafka groups delete billing --dry-run; zkafka groups delete billing --bootstrap-server broker1:9092
     """
     names = list(dict.fromkeys(groups))
+    if target.connection.zookeeper is None:
+        _delete_in_kafka(target, names, topic)
+        return
     if topic is not None and not is_znode_name(topic):
         raise INVALID_OPTION(f"--topic {topic!r} cannot be the name of a znode; write the name of a topic")
     with target.zookeeper() as client:
@@ -66,6 +71,37 @@ def delete(
         for name in target.output.track(names, "Deleting groups"):
             delete_group(client, name, topic)
             target.output.note(f"Deleted {what} for group '{name}'{of_topic} in zookeeper.")
+
+
+def _delete_in_kafka(target: Target, names: list[str], topic: str | None) -> None:
+    """Delete groups that Kafka coordinates, or their offsets of a topic."""
+    with open_servers(target) as servers:
+        brokers = servers.brokers
+        reports = read_kafka_groups(brokers, names, logs=False)
+        offsets = {
+            name: [tp for tp in group.kafka_offsets if topic in (None, tp.topic)] for name, group in reports.groups.items()
+        }
+        if topic is None:
+            for name, group in reports.groups.items():
+                if group.kafka_members != 0:
+                    raise group_active(name, f"deleting group {name}")
+        if without := [name for name in names if topic is not None and not offsets[name]]:
+            raise UNKNOWN_TOPIC(
+                f"The groups {listing(without)} have no offsets of topic {topic}; nothing was deleted. Correct the names, "
+                "see zkafka groups list",
+            )
+        target.output.rows([{"group": name, "topic": topic, "offsets": len(offsets[name])} for name in names], _IN_KAFKA)
+        of_topic = "" if topic is None else f"topic '{topic}' of "
+        if not target.proceed(f"Delete {of_topic}{'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
+            return
+        if topic is None:
+            brokers.delete_groups(names)
+            target.output.note(f"Deleted {listing(names)}.")
+            return
+        for name in names:
+            for error in brokers.delete_offsets(name, offsets[name]).values():
+                raise error
+            target.output.note(f"Deleted the offsets of topic '{topic}' of group '{name}'.")
 
 
 def require_existing(client: ZooKeeperConnection, groups: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
@@ -20,9 +20,10 @@ from pyspark_zkafka.inspect.groups import (
     partitions_by_topic,
     total_lag,
 )
-from pyspark_zkafka.inspect.reads import read_groups
+from pyspark_zkafka.inspect.reads import read_groups, read_kafka_groups
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
@@ -30,17 +31,28 @@ from pyspark_zkafka.tools.output import Column, columns, iso_time
 from pyspark_zkafka.tools.watch import Interval, watch_groups
 
 StorageOption = Annotated[
-    OffsetsStorage,
-    typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits)."),
+    OffsetsStorage | None,
+    typer.Option(
+        "--offsets-storage",
+        help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits); by default in ZooKeeper, if it is given.",
+    ),
 ]
 
 _LIST = columns("group members topics state store", right="members")
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
-_DESCRIBE = columns("group topic partition offset latest lag consumer", right=_NUMBERS)
-_HOST = columns("host")
+_OFFSET = Column("offset", "CURRENT-OFFSET", right=True)
+_LATEST = Column("latest", "LOG-END-OFFSET", right=True)
+_CONSUMER = Column("consumer", "CONSUMER-ID")
+_DESCRIBE = (
+    *columns("group topic partition", right="partition"),
+    *(_OFFSET, _LATEST),
+    *columns("lag", right="lag"),
+    _CONSUMER,
+)
+_OF_MEMBERS = columns("host client_id")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
-_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")  # ZooKeeper does not have the client_id
+_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")
 
 
 def _assignment_text(assignment: dict[str, list[int]] | None) -> str | None:
@@ -54,26 +66,31 @@ def _assignment_text(assignment: dict[str, list[int]] | None) -> str | None:
 
 _OWNED = (Column("partitions", "#PARTITIONS", right=True), Column("assignment", readable=_assignment_text))
 _MEMBERS = (*columns("group consumer host pattern subscription"), *_OWNED, *columns("timestamp"))
+_KAFKA_MEMBERS = (*columns("group consumer instance host client_id"), *_OWNED)
+_KAFKA_MEMBERS_NARROW = (*columns("consumer host"), *_OWNED)
 _MEMBERS_NARROW = (*columns("consumer pattern subscription"), *_OWNED)
 
 
 @reads_cluster
 def list_(
     target: Target,
-    storage: StorageOption = "zookeeper",
+    storage: StorageOption = None,
     lag: Annotated[
         bool, typer.Option("--lag", help="Also show the lag of each group; asks the leaders of its partitions.")
     ] = False,
 ) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
-    With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
-    `ledger` has no consumers: it holds what an exactly-once query has recorded (zkafka ledger).
+    Without ZooKeeper, or with --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group
+    with the store `ledger` has no consumers: it holds what an exactly-once query has recorded (zkafka ledger).
 
-    Example: zkafka groups list --lag --zookeeper zk1:2181/kafka
+    Examples: zkafka groups list --lag --zookeeper zk1:2181/kafka; zkafka groups list --bootstrap-server broker1:9092
     """
     with open_servers(target) as servers:
-        reports = read_groups(servers.ensemble, (lambda: servers.brokers) if lag else None, storage=storage)
+        storage = target.storage(storage)
+        reports = GroupReports()
+        if servers.zookeeper is not None:
+            reports = read_groups(servers.zookeeper, (lambda: servers.brokers) if lag else None, storage=storage)
         groups = reports.groups
         lags = group_lags(reports) if lag else {}
         kafka_rows = {} if storage == "zookeeper" else {row["group"]: row for row in _kafka_rows(servers.brokers, lag)}
@@ -151,35 +168,47 @@ def describe(
     target: Target,
     groups: Groups = None,
     all_groups: AllGroups = False,
-    storage: StorageOption = "zookeeper",
+    storage: StorageOption = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")] = False,
     interval: Interval = 2.0,
 ) -> None:
     """Describe groups: offset, latest offset of the log, lag and consumer of each partition.
 
+    Without ZooKeeper, groups that Kafka coordinates.
+
     Examples: zkafka groups describe billing --zookeeper zk1:2181/kafka;
+    zkafka groups describe billing --bootstrap-server broker1:9092;
     zkafka groups describe --all-groups --watch --interval 5
     """
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
+        stores = target.storage(storage)
         if watch:
-            watch_groups(target.output, lambda: servers.read_groups(names, storage), interval)
+            watch_groups(target.output, lambda: servers.read_groups(names, stores), interval)
             return
-        reports = servers.read_groups(names, storage)
+        reports = servers.read_groups(names, stores)
     target.output.note(*reports.problems)
-    idle = [name for name, group in reports.groups.items() if not group.member_count]
-    if len(idle) == 1:
-        target.output.note(f"Consumer group '{idle[0]}' has no active members in ZooKeeper.")
-    elif idle:
-        target.output.note(f"{len(idle)} consumer groups have no active members in ZooKeeper: {listing(idle)}.")
+    _note_idle(target, reports, "" if servers.zookeeper is None else " in ZooKeeper")
     rows = [{**asdict(row), "lag": row.lag, "commit_time": iso_time(row.commit_us)} for row in reports.partitions]
-    _show(target, rows, _STORES if storage == "both" else ())
+    _show(target, rows, _STORES if stores == "both" else ())
+
+
+def _note_idle(target: Target, reports: GroupReports, place: str) -> None:
+    """Name the groups without members: in ZooKeeper, or in Kafka for groups that are read from there alone."""
+    of_kafka = not place
+    idle = [
+        name for name, group in reports.groups.items() if (group.kafka_members == 0 if of_kafka else not group.member_count)
+    ]
+    if len(idle) == 1:
+        target.output.note(f"Consumer group '{idle[0]}' has no active members{place}.")
+    elif idle:
+        target.output.note(f"{len(idle)} consumer groups have no active members{place}: {listing(idle)}.")
 
 
 def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None:
     """Write the rows; where a table of several groups is too wide, as a table for each, with fewer columns if needed."""
     empty = "There is no offset and no owner."
-    hosts = _HOST if any(row["host"] for row in rows) else ()
+    hosts = [column for column in _OF_MEMBERS if any(row[column.name] for row in rows)]
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
     of_one_group = [[*_DESCRIBE[1:], *stores]]
     if stores:
@@ -199,17 +228,47 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
 def members(target: Target, groups: Groups = None, all_groups: AllGroups = False) -> None:
     """List the members of groups: threads by topic or regex, the partitions that they own, and when they registered.
 
-    Example: zkafka groups members billing --zookeeper zk1:2181/kafka
+    Without ZooKeeper, members of groups in Kafka: with their clients and hosts.
+
+    Examples: zkafka groups members billing --zookeeper zk1:2181/kafka;
+    zkafka groups members billing --bootstrap-server broker1:9092
     """
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
-        reports = read_groups(
-            servers.ensemble, names=names, brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout
-        )
+        if servers.zookeeper is None:
+            reports = read_kafka_groups(servers.brokers, names, logs=False)
+        else:
+            reports = read_groups(
+                servers.zookeeper, names=names, brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout
+            )
     target.output.note(*reports.member_notes)
+    if servers.zookeeper is None:
+        rows = [row for group in reports.groups.values() for row in _kafka_member_rows(group)]
+        target.output.rows(rows, _KAFKA_MEMBERS, "There is no member.", _KAFKA_MEMBERS_NARROW)
+        return
     rows = [row for group in reports.groups.values() for row in _member_rows(group)]
     error = columns("error") if any("error" in row for row in rows) else ()
     target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
+
+
+def _kafka_member_rows(group: GroupReport) -> list[Row]:
+    members = () if group.in_kafka is None else group.in_kafka.members.values()
+    return [
+        {
+            "group": group.name,
+            "consumer": member.id,
+            "instance": member.instance_id,
+            "host": member.host,
+            "client_id": member.client_id,
+            "partitions": len(member.assigned or ()),
+            "assignment": _by_topic(member.assigned or ()),
+        }
+        for member in sorted(members, key=lambda member: member.id)
+    ]
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    return {topic: [tp.partition for tp in tps] for topic, tps in partitions_by_topic(partitions).items()}
 
 
 def _member_rows(group: GroupReport) -> list[Row]:
@@ -223,7 +282,7 @@ def _member_rows(group: GroupReport) -> list[Row]:
                 "host": consumer_host(group.name, row["consumer"]),
                 "subscription": dict(row["subscription"]),
                 "partitions": len(owned),
-                "assignment": {topic: [tp.partition for tp in tps] for topic, tps in partitions_by_topic(owned).items()},
+                "assignment": _by_topic(owned),
                 "timestamp": iso_time(row["timestamp"]),
             }
         rows.append(row)

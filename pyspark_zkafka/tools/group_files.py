@@ -13,9 +13,10 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets
-from pyspark_zkafka.inspect.reads import stored_offsets
+from pyspark_zkafka.inspect.reads import read_kafka_groups, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import Partition, partition_key
 from pyspark_zkafka.tools.command import (
@@ -59,15 +60,12 @@ _Unchecked = Annotated[
 def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups = False, format: _Format = "zk") -> None:
     """Write the offsets that groups have in ZooKeeper, to keep them or to import them elsewhere.
 
-    What cannot be read is reported, and the exit status is 1.
+    Without ZooKeeper, their offsets in Kafka. What cannot be read is reported, and the exit status is 1.
 
     Example: zkafka groups export billing > billing.offsets
     """
     names = require_groups(groups, all_groups)
-    with target.zookeeper() as client:
-        if names is not None:
-            require_existing(client, names)
-        stored = stored_offsets(client, client.groups() if names is None else names)
+    stored, problems = (_stored_in_kafka if target.connection.zookeeper is None else _stored_in_zookeeper)(target, names)
     offsets: list[OffsetLine] = []
     for group in sorted(stored):
         offsets += [OffsetLine(group, tp, offset) for tp, offset in sorted(stored[group].values.items())]
@@ -88,10 +86,29 @@ def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups 
     for count, reason in ((unset, "without an offset (below 0)"), (legacy, "of Kafka 0.7, which CSV cannot name")):
         if count:
             target.output.note(f"Left out: {count} partition(s) {reason}.")
-    problems = [problem for one in stored.values() for problem in one.problems]
     target.output.note(*(f"Left out: {problem}" for problem in problems))
     if problems:
         raise typer.Exit(FAILED)
+
+
+def _stored_in_zookeeper(target: Target, names: list[str] | None) -> tuple[dict[str, StoredOffsets], list[str]]:
+    """Return the offsets of groups in ZooKeeper, and the problems of reading them."""
+    with target.zookeeper() as client:
+        if names is not None:
+            require_existing(client, names)
+        stored = stored_offsets(client, client.groups() if names is None else names)
+    return stored, [problem for one in stored.values() for problem in one.problems]
+
+
+def _stored_in_kafka(target: Target, names: list[str] | None) -> tuple[dict[str, StoredOffsets], list[str]]:
+    """Return the offsets of groups in Kafka, and the problems of reading them."""
+    with open_servers(target) as servers:
+        reports = read_kafka_groups(servers.brokers, names, logs=False)
+    stored = {
+        name: StoredOffsets({tp: StoredOffset(offset) for tp, offset in group.kafka_offsets.items()})
+        for name, group in reports.groups.items()
+    }
+    return stored, [] if reports.kafka_problem is None else [reports.kafka_problem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +157,7 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
     found = parse_offsets_file(str(file), read_text(file), group)
     offsets = [one for one in found if one.offset >= 0]
     with open_servers(target) as servers:
-        planned = plan_import(servers.ensemble, None if unchecked else servers.brokers, offsets)
+        planned = plan_import(servers.require_zookeeper(), None if unchecked else servers.brokers, offsets)
         if len(offsets) < len(found):
             target.output.note(f"Left out: {len(found) - len(offsets)} line(s) without an offset (below 0).")
         target.output.note(*planned.warnings)
@@ -162,7 +179,7 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
             target.output.note(f"{back} offset(s) go back.")
         groups = len(planned.offsets)
         if rows and target.proceed(f"Write these {len(rows)} offset(s) of {groups} group(s) to ZooKeeper?"):
-            _apply(target, servers.ensemble, planned)
+            _apply(target, servers.require_zookeeper(), planned)
             target.output.note(f"Imported {len(rows)} offset(s) of {groups} group(s).")
 
 

@@ -247,7 +247,7 @@ def migrate(
     if live and force:
         raise INVALID_OPTION("--force could set back what running consumers commit; use it without --live")
     with open_servers(target) as servers:
-        migration = Migration(servers.ensemble, servers.brokers, to, force)
+        migration = Migration(servers.require_zookeeper(), servers.brokers, to, force)
         by_group = migration.read(_all_groups(target, migration) if names is None else names)
         unknown = [name for name in names or () if not by_group[name].found]
         if unknown:

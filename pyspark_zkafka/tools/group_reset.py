@@ -335,7 +335,7 @@ def reset_offsets(
         raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
     requested = parse_partitions(topic) if topic else None
     with open_servers(target) as servers:
-        zookeeper = servers.zookeeper if offsets_storage == "kafka" else servers.ensemble
+        zookeeper = servers.zookeeper if offsets_storage == "kafka" else servers.require_zookeeper()
         resets = OffsetResets(offsets_storage, zookeeper, servers.brokers)
         planned = resets.plan(group, requested, scenario)
         target.output.note(*planned.notes)

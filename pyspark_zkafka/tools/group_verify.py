@@ -49,6 +49,8 @@ _Timeout = Annotated[
 def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False, timeout: _Timeout = 0.0) -> None:
     """Verify groups: each partition of a subscribed topic has one live owner, and offsets are within the logs.
 
+    Without ZooKeeper, groups that Kafka coordinates: that they can be read, and that offsets are within the logs.
+
     The exit status is 1 if a problem is found. While members rebalance, partitions have no owner for some seconds: see
     --timeout.
 
@@ -57,7 +59,7 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
     names, deadline = require_groups(groups, all_groups), time.monotonic() + timeout
     with open_servers(target) as servers:
         while True:
-            reports = servers.read_groups(names)
+            reports = servers.read_groups(names, target.storage(None))
             problems = verify_groups(reports)
             if not problems or time.monotonic() >= deadline:
                 break
