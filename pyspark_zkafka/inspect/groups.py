@@ -384,8 +384,8 @@ class GroupReports:
         """Reports of each group's partitions, by topic and number, and then of its members without partitions.
 
         A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist
-        or not. Its topics are the topics that it owns, has offsets of, or subscribes to. Of a group that only Kafka has, they
-        are those with a member or an offset, as in kafka-consumer-groups.
+        or not. Its topics are the topics that it owns, has offsets of, or subscribes to. Of a group that only Kafka has,
+        partitions with a member or an offset are reported, as kafka-consumer-groups does.
         """
         logs = self.logs.bounds
         by_topic = partitions_by_topic(logs)
