@@ -34,6 +34,7 @@ _ARENA_MAX = -8
 _DAEMON, _WORKER = "pyspark.daemon", "pyspark.worker"
 _TCP_OPTIONS = ("TCP_NODELAY", "TCP_QUICKACK")  # the second one exists on Linux only
 
+_LONGEST_EXIT_S = 60
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _frozen_modules = 0
@@ -162,8 +163,14 @@ def exit_on_sigterm() -> None:
 
 
 def _exit(number: int, frame: object) -> None:
-    """Exit, and ignore the second SIGTERM that Spark sends, which must not interrupt the exit."""
+    """Exit, and ignore the second SIGTERM that Spark sends, which must not interrupt the exit.
+
+    The exception may have left a lock of a library locked, for which the exit then waits for ever, and the process would
+    stay a member of its group. After a minute, SIGALRM therefore ends the process.
+    """
     signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_LONGEST_EXIT_S)
     sys.exit(128 + number)
 
 

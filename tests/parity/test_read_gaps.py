@@ -98,7 +98,7 @@ class TestGaps:
     def test_start_behind_the_log(self, peers: Peers, begins_at_40: str) -> None:
         """Without failOnDataLoss, Spark's connector refuses a start beyond the log; ours reads the other partitions."""
         options = {"subscribe": begins_at_40, **filled({"startingOffsets": (101, 8)}, begins_at_40)}
-        their_reason = "start offset 101 is greater than the resolved end offset 100"
+        their_reason = "start offset 101 is greater than the resolved end offset 100|101 is after the ending offset 100"
         peers.both_refuse(options, r"starting offset 101 is outside the log, which spans \[40, 100\)", their_reason)
         lenient = {**options, "failOnDataLoss": "false"}
         with pytest.raises(Exception, match=their_reason):
@@ -157,7 +157,11 @@ class TestTransactions:
             producer.abort_transaction(30)
 
 
-@pytest.mark.parametrize("source", ["zkafka", *seldom("kafka")])
+# Spark's connector of 4.1 fails with a NullPointerException here.
+KAFKA = pytest.param("kafka", marks=[pytest.mark.long, pytest.mark.spark(4, 2)])
+
+
+@pytest.mark.parametrize("source", ["zkafka", KAFKA])
 def test_deleted_from_an_added_partition(
     source: str, spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:

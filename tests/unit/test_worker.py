@@ -128,6 +128,20 @@ finally:
     print("finally")
 """
 
+HANG = """
+import os, signal, threading
+from pyspark_zkafka import worker
+
+worker._LONGEST_EXIT_S = 1
+worker.exit_on_sigterm()
+lock = threading.Lock()
+lock.acquire()
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+finally:
+    lock.acquire()
+"""
+
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a new interpreter with a minimal environment."""
@@ -213,6 +227,11 @@ def test_sigterm_ends_a_process_in_an_orderly_way() -> None:
     done = run(TERMINATE)
     assert done.stdout.split() == ["ignored", "finally", "atexit"]
     assert done.returncode == 128 + signal.SIGTERM
+
+
+def test_an_exit_that_hangs_ends() -> None:
+    """An exit that waits for ever, for a lock that the interrupted code has left locked, ends by SIGALRM."""
+    assert run(HANG).returncode == -signal.SIGALRM
 
 
 def test_callers() -> None:
