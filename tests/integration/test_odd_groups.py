@@ -89,7 +89,7 @@ def test_exporter(zkafka_cluster: LocalCluster, names: dict[str, str]) -> None:
     """Metrics of all groups are exported, except the number of the unreadable members, and the reason is counted."""
     hosts, _, chroot = zkafka_cluster.zookeeper_connect.partition("/")
     connection = replace(broker_connection(None), zookeeper=ensemble_config(hosts, f"/{chroot}"))
-    ensemble, brokers = EnsembleReader(connection), BrokerReader(connection, "both", 20)
+    ensemble, brokers = EnsembleReader(connection.zookeeper), BrokerReader(connection, "both", 20)
     collector = ClusterCollector(ensemble.read, brokers.read, 30, "both")
     registry = CollectorRegistry(auto_describe=True)
     registry.register(collector)

@@ -11,11 +11,16 @@ from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, Topic, T
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.wire.group_messages import DescribedMember
 
-__all__ = ["MEMBER", "GroupBrokers"]
+__all__ = ["MEMBER", "GroupBrokers", "active"]
 
 MEMBER = DescribedMember("m", "client", "/127.0.0.1")
 
 Offsets = dict[TopicPartition, int]
+
+
+def active(members: int) -> GroupState:
+    """Return the state of a group with this number of members."""
+    return GroupState("Stable", {f"m{n}": MEMBER for n in range(members)})
 
 
 @dataclass

@@ -30,6 +30,7 @@ CHILDREN = {
 }
 REGISTRATION = b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"5"}'
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+from tests.support.group_brokers import active
 
 
 def znode(data: bytes | None, session: int = 7) -> Znode:
@@ -104,7 +105,7 @@ def test_description() -> None:
     """Every partition of the group's topics is a row, even if it is gone or lacks a claim, an offset or a leader."""
     assert GroupReports({"g": GROUP}, logs=LogsReport(LOGS)).partitions == [
         PartitionReport("g", "gone", 0, 9, commit_us=3_000_000, zookeeper_offset=9),
-        PartitionReport("g", "t", 0, 4, 10, 2, "g_c1", None, "g_c1-0", 1_000_000, 4, None),
+        PartitionReport("g", "t", 0, 4, 10, 2, "g_c1", None, None, "g_c1-0", 1_000_000, 4, None),
         PartitionReport("g", "t", 1, None, 5, 0, commit_us=2_000_000),
         PartitionReport("g", "t", 2),
         PartitionReport("g", host="vm-1-2", consumer="g_vm-1-2-1795228857340-a1264592"),
@@ -152,13 +153,13 @@ def test_members_of_both_kinds() -> None:
     """Groups with members of both kinds share a line, and groups with members only in Kafka another one."""
     both, alone = member_notes({"a": (3, 1), "b": (0, 2), "c": (1, 0), "d": (0, 3)})
     assert both.startswith("Members in ZooKeeper and in Kafka at the same time: a (3 and 1); neither kind sees the other")
-    assert alone.startswith("Members in Kafka, which ZooKeeper does not show: b (2), d (3); see kafka-consumer-groups")
+    assert alone.startswith("Members in Kafka, which ZooKeeper does not show: b (2), d (3); see `zkafka groups members")
     assert member_notes({"c": (1, 0)}) == []
 
 
 def test_problems_of_groups() -> None:
     """Problems are listed in the order of logs, znodes and members."""
     group = decoded({"/consumers/g/owners/t/0": znode(b"")})
-    znodes, members = GroupReports({"g": replace(group, kafka_members=2)}).problems
+    znodes, members = GroupReports({"g": replace(group, in_kafka=active(2))}).problems
     assert "/consumers/g/owners/t/0 cannot be read" in znodes
     assert members.startswith("Members in Kafka, which ZooKeeper does not show: g (2)")

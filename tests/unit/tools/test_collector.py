@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
@@ -31,6 +31,7 @@ from pyspark_zkafka.tools.collector import (
 from pyspark_zkafka.zookeeper.connection import Results
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.eventually import eventually
+from tests.support.group_brokers import active
 
 T0, T7, HIDDEN = TopicPartition("t", 0), TopicPartition("t", 7), TopicPartition("hidden", 0)
 ENSEMBLE = Ensemble(
@@ -144,7 +145,7 @@ def test_reconnects_after_an_unexpected_error(reader: str, monkeypatch: pytest.M
     monkeypatch.setattr("pyspark_zkafka.tools.collector.ZooKeeperClient", Client)
     monkeypatch.setattr("pyspark_zkafka.tools.collector.GroupAdmin", Client)
     connection = parse_connection({"zookeeper.connect": "zk1:2181", "kafka.bootstrap.servers": "b:1"})
-    ensembles, brokers = EnsembleReader(connection), BrokerReader(connection, "both", 1)
+    ensembles, brokers = EnsembleReader(connection.zookeeper), BrokerReader(connection, "both", 1)
     for _ in range(2):
         with pytest.raises(TypeError):
             ensembles.read() if reader == "ensemble" else brokers.read(ENSEMBLE)
@@ -165,7 +166,7 @@ def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> No
 def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
     """The number of a group's members in Kafka is a metric if they were counted."""
     labels = {"consumergroup": "g"}
-    group = replace(ENSEMBLE.groups["g"], kafka_members=2)
+    group = replace(ENSEMBLE.groups["g"], in_kafka=active(2))
     counted = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
     assert counted.get_sample_value("zkafka_consumergroup_kafka_members", labels) == 2
     assert counted.get_sample_value("zkafka_migrated_to_kraft") == 0
@@ -365,7 +366,7 @@ def test_a_reader_reconnects_after_any_error(monkeypatch: pytest.MonkeyPatch) ->
         return nullcontext(opened[-1])
 
     monkeypatch.setattr(collector, "ZooKeeperClient", make)
-    reader = EnsembleReader(parse_connection({"zookeeper.connect": "z:2181"}))
+    reader = EnsembleReader(parse_connection({"zookeeper.connect": "z:2181"}).zookeeper)
     for _ in range(2):
         with pytest.raises(RuntimeError):
             reader.read()
@@ -393,12 +394,6 @@ def test_a_call_is_shared_while_it_is_under_way() -> None:
 # --- reads -------------------------------------------------------------------------------------------------------------
 
 UNREACHABLE = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1)
-
-
-def test_no_zookeeper() -> None:
-    """The exporter needs ZooKeeper's address."""
-    with pytest.raises(OptionError, match="use --zookeeper"):
-        EnsembleReader(parse_connection({"kafka.bootstrap.servers": "broker1:9092"}))
 
 
 def test_timeout() -> None:
@@ -434,7 +429,7 @@ def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(client, "ask", ask)
     monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
     connection = parse_connection({"zookeeper.connect": "zk1:2181"})
-    found = EnsembleReader(connection, groups=re.compile("^shown")).read()
+    found = EnsembleReader(connection.zookeeper, groups=re.compile("^shown")).read()
     assert list(found.groups) == ["shown"]
     assert [path for path in asked if path.startswith("/consumers/other")] == []
 
@@ -447,7 +442,7 @@ def test_malformed_znodes(monkeypatch: pytest.MonkeyPatch) -> None:
     for path in ("/brokers/topics/bad", "/brokers/ids/2"):
         client.put(path, b"{")
     monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
-    found = EnsembleReader(parse_connection({"zookeeper.connect": "zk1:2181"})).read()
+    found = EnsembleReader(parse_connection({"zookeeper.connect": "zk1:2181"}).zookeeper).read()
     assert (list(found.cluster.snapshot.topics), list(found.cluster.snapshot.brokers)) == (["t"], [1])
     assert list(found.groups) == ["g"]
     assert sorted(found.cluster.unreadable) == ["/brokers/ids/2", "/brokers/topics/bad"]

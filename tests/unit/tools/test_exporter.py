@@ -124,7 +124,7 @@ def test_filters_find_a_part_of_the_name() -> None:
     ("options", "problem"),
     [
         (["--zookeeper", "z:1", "--listen-address", "x"], "--listen-address is x"),
-        (["--bootstrap-server", "k:1"], "The exporter reads ZooKeeper; use --zookeeper"),
+        (["--bootstrap-server", "k:1", "--offsets-storage", "both"], "works on ZooKeeper's data; use --zookeeper"),
         ([], "No cluster is given"),
         (["--zookeeper", "z:1", "--timeout", "inf"], "--timeout"),
     ],

@@ -62,7 +62,8 @@ def test_unknown_groups(topics_client: EnsembleClient) -> None:
     """The error lists unknown groups and the path where they were looked up."""
     require_existing(topics_client, ["g", "other"])
     with pytest.raises(
-        GroupError, match=r"Group nobody does not exist under /kafka/consumers; .* use kafka-consumer-groups$"
+        GroupError,
+        match=r"Group nobody does not exist under /kafka/consumers; .* use --bootstrap-server instead of --zookeeper$",
     ):
         require_existing(topics_client, ["g", "nobody"])
 

@@ -27,6 +27,7 @@ from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.group_brokers import active
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_several_groups() -> None:
 
 def test_members_of_both_kinds() -> None:
     """Members in both ZooKeeper and Kafka are a problem of a group, but members in only one of them are not."""
-    groups = {"g": replace(GROUP, kafka_members=2), "h": GroupReport("h", kafka_members=1)}
+    groups = {"g": replace(GROUP, in_kafka=active(2)), "h": GroupReport("h", in_kafka=active(1))}
     (problem,) = verify_groups(GroupReports(groups, logs=LogsReport(LOGS)))
     assert (problem.group, problem.problem) == ("g", "members of both kinds")
     assert problem.found == "1 in ZooKeeper and 2 in Kafka; neither kind sees the other, and both read all partitions"
