@@ -22,6 +22,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
+from tests.support.group_brokers import active
 
 CHILDREN = {
     "/consumers/g": ["ids", "owners", "offsets"],
@@ -30,7 +31,6 @@ CHILDREN = {
 }
 REGISTRATION = b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"5"}'
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
-from tests.support.group_brokers import active
 
 
 def znode(data: bytes | None, session: int = 7) -> Znode:
