@@ -1,13 +1,13 @@
 // Records tests/vectors/kafka_messages_4.3.1.json and kafka_messages_3.9.1.json: requests and responses as Kafka's Java classes
-// write them, in each version of pyspark_zkafka/wire that the classes know. Kafka 4 dropped old versions, and 3.9 lacks new ones.
+// write them, in each version that pyspark_zkafka/wire and the classes have. Kafka 4 dropped old versions, 3.9 lacks new ones.
 //
-// Recipe, with Java 17 and, in the folder LIB, kafka-clients-4.3.1.jar, then kafka-clients-3.9.1.jar instead, and each time
-// slf4j-api-1.7.36.jar (Maven: org.apache.kafka:kafka-clients:4.3.1), from the root of this repository:
+// Recipe, with Java 17 and kafka-clients-4.3.1.jar and slf4j-api-1.7.36.jar (Maven: org.apache.kafka:kafka-clients:4.3.1)
+// in the folder LIB, from the root of this repository; then the same with 3.9.1:
 //
 //     java -Dfile.encoding=UTF-8 -cp "$LIB/*" tests/vectors/KafkaMessages.java > tests/vectors/kafka_messages_4.3.1.json
 //
-// tests/unit/wire/test_vectors.py has the same values, by API and name of the sample. In flexible versions, each response is
-// also recorded with tagged fields that no version has, in every structure.
+// tests/unit/wire/test_vectors.py has the same values, by API and name of the sample. Responses in flexible versions are also
+// recorded with unknown tagged fields in every structure.
 
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
@@ -539,7 +539,7 @@ public class KafkaMessages {
                 .setResourceType((byte) 2).setResourceName("größe")));
     }
 
-    // Set a field that only Kafka 3 or Kafka 4 has. Where it is missing, `write` skips the message: the field's version is, too.
+    // Set a field that only Kafka 3 or Kafka 4 has. A Kafka without the field lacks its versions, too, and `body` skips those.
     private static <T> T set(T object, String setter, Class<?> type, Object value) {
         try {
             object.getClass().getMethod(setter, type).invoke(object, value);
@@ -579,7 +579,7 @@ public class KafkaMessages {
         }
     }
 
-    // Null if this version of Kafka does not have the version, or the version has no tagged fields where they are asked for.
+    // Null if this Kafka lacks the version, or if the version has no tagged fields and `kind` needs them.
     private static String body(ApiKeys api, String kind, short version, ApiMessage message) throws Exception {
         if (version < message.lowestSupportedVersion() || version > message.highestSupportedVersion()) {
             return null;
