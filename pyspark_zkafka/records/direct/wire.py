@@ -182,7 +182,10 @@ class Reader:
         return self.unsigned_varint() - 1 if self._flexible else self.int16()
 
     def _length(self) -> int:
-        return max(self.unsigned_varint() - 1 if self._flexible else self.int32(), 0)
+        length = self.unsigned_varint() - 1 if self._flexible else self.int32()
+        if length < -1:
+            raise MalformedResponse(f"a length of {length}")
+        return max(length, 0)
 
     def _count(self, count: int) -> int:
         # Each element has at least one byte. Refuse a larger number before it costs memory and time.
