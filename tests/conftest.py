@@ -14,7 +14,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
@@ -26,6 +25,7 @@ from tests.support.chroot import Chroot
 from tests.support.forced_transport import force_transport
 from tests.support.memberships import PROMPT
 from tests.support.options import ensemble_config, group_options
+from tests.support.parity import SPARK_VERSION
 from tests.support.quick_spark import start_fast
 from tests.support.scheduling import SERVER_FOLDERS, Durations, in_order, in_shard, unit_of
 from tests.support.stream import Stream
@@ -55,7 +55,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("whole", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("everyday", settings.get_profile("whole"), max_examples=40)
 
-SPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 _CONNECTOR = {(4, 0): "4.0.0", (4, 1): "4.1.1"}.get(SPARK_VERSION, "4.2.0")
 KAFKA_CONNECTOR = (
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_CONNECTOR}",

@@ -10,14 +10,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.parity import THEIR_STREAM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.mark.long
-# Spark's connector of 4.1 fails with a NullPointerException here.
-@pytest.mark.parametrize("source", [pytest.param("kafka", marks=pytest.mark.spark(4, 2)), "zkafka"])
+@pytest.mark.parametrize("source", [*THEIR_STREAM, "zkafka"])
 def test_lookups_of_micro_batches(
     spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path, source: str
 ) -> None:

@@ -15,7 +15,7 @@ from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.fill import fill
-from tests.support.parity import by_partition, filled, offsets
+from tests.support.parity import THEIR_STREAM, by_partition, filled, offsets, their_words
 from tests.support.stream import is_late
 from tests.support.tiers import seldom
 from tests.support.topics import create_afresh
@@ -98,7 +98,9 @@ class TestGaps:
     def test_start_behind_the_log(self, peers: Peers, begins_at_40: str) -> None:
         """Without failOnDataLoss, Spark's connector refuses a start beyond the log; ours reads the other partitions."""
         options = {"subscribe": begins_at_40, **filled({"startingOffsets": (101, 8)}, begins_at_40)}
-        their_reason = "start offset 101 is greater than the resolved end offset 100|101 is after the ending offset 100"
+        their_reason = their_words(
+            "start offset 101 is greater than the resolved end offset 100", "101 is after the ending offset 100"
+        )
         peers.both_refuse(options, r"starting offset 101 is outside the log, which spans \[40, 100\)", their_reason)
         lenient = {**options, "failOnDataLoss": "false"}
         with pytest.raises(Exception, match=their_reason):
@@ -157,11 +159,7 @@ class TestTransactions:
             producer.abort_transaction(30)
 
 
-# Spark's connector of 4.1 fails with a NullPointerException here.
-KAFKA = pytest.param("kafka", marks=[pytest.mark.long, pytest.mark.spark(4, 2)])
-
-
-@pytest.mark.parametrize("source", ["zkafka", KAFKA])
+@pytest.mark.parametrize("source", ["zkafka", *seldom(*THEIR_STREAM)])
 def test_deleted_from_an_added_partition(
     source: str, spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:

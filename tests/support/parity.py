@@ -1,18 +1,29 @@
-"""Options and offsets of the parity tests, by partition."""
+"""Options and offsets of the parity tests, by partition; and how Spark's connector differs between versions."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
 
+import pyspark
+
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import canonical_json
 
-__all__ = ["KEPT", "T0", "by_partition", "filled", "offsets"]
+__all__ = ["KEPT", "SPARK_VERSION", "T0", "THEIR_STREAM", "by_partition", "filled", "offsets", "their_words"]
 
 T0 = 1_700_000_000_000
 KEPT = {"retention.ms": "-1"}
 """Keeps records as old as T0 from being deleted during a test."""
+
+SPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
+THEIR_STREAM = () if SPARK_VERSION == (4, 1) else ("kafka",)
+"""Spark's source, except where it fails by itself: connector 4.1.1 throws a NullPointerException with Spark 4.1.4."""
+
+
+def their_words(words: str, on_4_0: str) -> str:
+    """Return the words of an error of Spark's connector, which are others in Spark 4.0."""
+    return on_4_0 if SPARK_VERSION == (4, 0) else words
 
 
 def by_partition(topic: str, *values: int) -> str:

@@ -24,6 +24,9 @@ LIMITS = {
     "rss_mb": Limit(0.25, 40),
     "threads": Limit(0.25, 6),
     "file_handles": Limit(0.25, 12),
+    # Of a process that also runs tasks: up to eight idle clients of these come and go.
+    "threads_with_tasks": Limit(0.25, 72),
+    "file_handles_with_tasks": Limit(0.25, 108),
     "watches": Limit(0.25, 12),
     "connections": Limit(0.25, 8),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,9 +148,8 @@ class Running:
             pid = member.planner
             if pid is not None:
                 with suppress(OSError):
-                    sample = process_sample(f"planner of {member.name}, process {pid}", pid)
-                    # On Sail, tasks run in this process, and their idle clients come and go, with threads and files.
-                    yield sample if self.workload.engine == "spark" else replace(sample, figures=sample.figures[:1])
+                    runs_tasks = self.workload.engine == "sail"
+                    yield process_sample(f"planner of {member.name}, process {pid}", pid, runs_tasks=runs_tasks)
 
     def _sample_settled(self) -> None:
         """Sample the group once more, giving a rebalance that began at rest the usual time to end."""

@@ -159,12 +159,15 @@ class Sampler(threading.Thread):
             raise self._failure
 
 
-def process_sample(subject: str, pid: int) -> Sample:
-    """Return the resident memory, threads and open files of a process; raises OSError if it is gone."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    figures = {"rss_mb": _number(status, r"VmRSS:\s+(\d+)") / 1024, "threads": _number(status, r"Threads:\s+(\d+)")}
+def process_sample(subject: str, pid: int, *, runs_tasks: bool = False) -> Sample:
+    """Return the resident memory, threads and open files of a process; raises OSError if it is gone.
+
+    A process that `runs_tasks` has figures of its own, whose limits leave room for the clients of tasks.
+    """
+    status, kind = Path(f"/proc/{pid}/status").read_text(), "_with_tasks" if runs_tasks else ""
+    memory, threads = _number(status, r"VmRSS:\s+(\d+)") / 1024, _number(status, r"Threads:\s+(\d+)")
     handles = float(len(list(Path(f"/proc/{pid}/fd").iterdir())))
-    return Sample(time.time(), subject, (*figures.items(), ("file_handles", handles)))
+    return Sample(time.time(), subject, (("rss_mb", memory), (f"threads{kind}", threads), (f"file_handles{kind}", handles)))
 
 
 def zookeeper_sample(port: int) -> Sample:

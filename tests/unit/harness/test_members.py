@@ -44,7 +44,7 @@ def test_error_of_a_query(error: Exception, shown: str) -> None:
     spark: Any = SimpleNamespace(streams=SimpleNamespace(active=[]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Member, "run", lambda self: _raise(error))
-        assert outcome(spark, {"name": "member-0", "run": 0})["error"] == shown
+        assert outcome(spark, {"name": "member-0", "run": 0, "kind": "stream"})["error"] == shown
 
 
 def _raise(error: Exception) -> None:

@@ -75,6 +75,8 @@ def test_compact_values(encoded: bytes, read: Callable[[Reader], Any], value: An
         (protocol.int32(2**31 - 1), Reader.nullable_bytes, "a field of 2147483647 bytes where 0 are left"),
         (protocol.int16(1) + b"\xff", Reader.string, "not UTF-8"),
         (protocol.int32(2**31 - 1) + b"ab", lambda r: r.array(r.int8), "an array of 2147483647 elements where 2 bytes"),
+        (protocol.int32(-2) + b"ab", Reader.nullable_bytes, "a length of -2"),
+        (protocol.int32(-2) + b"ab", lambda r: r.array(r.int8), "a length of -2"),
     ],
 )
 def test_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
