@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import signal
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient
-from kazoo.client import KazooClient
+from kazoo.protocol import serialization as zookeeper_protocol
 
 from pyspark_zkafka.testing import spec
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER
@@ -154,12 +155,13 @@ class LocalCluster(ClusterServers):
 
     def expire_session(self, session_id: int, password: bytes) -> None:
         """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
-        other = KazooClient(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", client_id=(session_id, password))
-        try:
-            other.start()  # resumes the session
-        finally:
-            other.stop()  # closes it
-            other.close()
+        resume = zookeeper_protocol.Connect(0, 0, 10_000, session_id, password, False).serialize()
+        close = zookeeper_protocol.int_int_struct.pack(1, zookeeper_protocol.Close.type)
+        # Both at once over one connection: a client that only resumes the session loses it to its owner, which reconnects.
+        with socket.create_connection((LOOPBACK, self.port(ZOOKEEPER)), SETTLE_TIMEOUT_S) as connection:
+            connection.sendall(b"".join(len(frame).to_bytes(4, "big") + frame for frame in (resume, close)))
+            while connection.recv(4096):  # until the server has closed the session, and then this connection
+                pass
 
     def create_topic(
         self,
