@@ -1,4 +1,4 @@
-"""Metrics of a cluster and its ZooKeeper groups, for Prometheus: pure functions over reports.
+"""Metrics of a cluster and its groups, for Prometheus: pure functions over reports.
 
 Metrics with the prefix ``kafka_`` have the names and labels of danielqsj/kafka_exporter, so its dashboards and alerts work.
 """
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from pyspark_zkafka.brokers.groups import STABLE
 from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, consumer_host
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot, TopicPartition
@@ -29,15 +30,19 @@ class Gauge:
     values: Mapping[tuple[str, ...], float]
 
 
-def cluster_metrics(cluster: ClusterReport) -> Iterator[Gauge]:
-    """Yield metrics of brokers, the controller and partitions. See `log_metrics` for the logs."""
+def cluster_metrics(cluster: ClusterReport, *, has_controller: bool = True) -> Iterator[Gauge]:
+    """Yield metrics of brokers, the controller and partitions. See `log_metrics` for the logs.
+
+    Only ZooKeeper `has_controller`: in KRaft mode, metadata name any broker.
+    """
     snapshot = cluster.snapshot
     brokers = snapshot.brokers.values()
     addresses: _Values = {(str(broker.id), str(endpoint)): 1.0 for broker in brokers for endpoint in broker.endpoints[:1]}
     yield Gauge("kafka_brokers", "Number of Brokers in the Kafka Cluster.", (), {(): len(snapshot.brokers)})
     yield Gauge("kafka_broker_info", "Information about the Kafka Broker.", ("id", "address"), addresses)
-    yield _single("zkafka_active_controllers", "1 if a broker is the controller.", int(snapshot.controller is not None))
-    yield _single("zkafka_controller_id", "Broker id of the controller.", snapshot.controller)
+    if has_controller:
+        yield _single("zkafka_active_controllers", "1 if a broker is the controller.", int(snapshot.controller is not None))
+        yield _single("zkafka_controller_id", "Broker id of the controller.", snapshot.controller)
     has_left = int(not snapshot.brokers and snapshot.kraft_epoch >= 0)
     yield _single("zkafka_migrated_to_kraft", "1 if all brokers have left ZooKeeper, whose state is out of date.", has_left)
     yield _single("zkafka_controller_epoch", "Number of controller elections so far.", cluster.controller_epoch)
@@ -122,6 +127,9 @@ def group_metrics(groups: Iterable[GroupReport], topics: Collection[str], *, in_
         if in_kafka and group.in_kafka is not None:
             for member in group.in_kafka.members.values():
                 owned[group.name, member.id, member.host] = float(len(member.assigned or ()))
+            if group.in_kafka.name == STABLE:  # members own all partitions of the topics to which they subscribe
+                unowned = {tp.topic for tp in group.kafka_offsets} - {tp.topic for tp in group.kafka_owners}
+                left.update(((group.name, topic), 1.0) for topic in sorted(unowned.intersection(topics)))
     labels = ("consumergroup", "consumer_id", "host")
     yield Gauge("kafka_consumergroup_members", "Amount of members in a consumer group", labels[:1], members)
     yield Gauge("zkafka_consumergroup_member_partitions", "Number of partitions that a member has claimed.", labels, owned)

@@ -23,6 +23,7 @@ from pyspark_zkafka.inspect.groups import (
     decode_groups,
     stored_in,
 )
+from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.znodes import cluster as znodes
@@ -161,26 +162,29 @@ def read_groups(
             problem = error.message
         else:
             groups = {name: replace(group, in_kafka=states.get(name, GroupState(DEAD))) for name, group in groups.items()}
-            problem = unreadable_groups(states)
-    logs = LogsReport()
+    logs, failed = LogsReport(), dict[str, ZKafkaError]()
     if brokers is not None:
-        in_kafka = {} if storage == "zookeeper" else brokers().committed_many(groups)
+        in_kafka = dict[str, dict[TopicPartition, int]]()
+        if storage != "zookeeper":
+            in_kafka, failed = brokers().committed_each(groups)
         groups = {name: replace(group, kafka_offsets=in_kafka.get(name, {})) for name, group in groups.items()}
         existing_topics = zookeeper.topic_names() if any(group.has_filters for group in groups.values()) else []
         topics = {topic for group in groups.values() for topic in group.all_topics(existing_topics)}
         logs = read_logs(brokers, zookeeper.survey(topics))
-    return GroupReports(groups, storage, logs, problem)
+    return GroupReports(groups, storage, logs, problem or unreadable_groups(states, failed))
 
 
 def read_kafka_groups(
     brokers: GroupAdmin, names: Iterable[str] | None = None, *, matching: re.Pattern[str] | None = None, logs: bool = True
 ) -> GroupReports:
-    """Read groups that Kafka coordinates, by default all, with the `logs` of their topics. Blocks for some requests.
+    """Read groups that Kafka coordinates, with the `logs` of their topics, by default all but ledgers.
+
+    Blocks for some requests.
 
     A group that cannot be read does not hide the others: the result's `kafka_problem` says why. Raises GroupError
     (``UNKNOWN_GROUP``) if a named group does not exist.
     """
-    listed = brokers.group_names() if names is None else list(dict.fromkeys(names))
+    listed = consumer_group_names(brokers) if names is None else list(dict.fromkeys(names))
     requested = [name for name in listed if matching is None or matching.search(name)]
     states = brokers.group_states(requested)
     offsets, failed = brokers.committed_each(requested)
@@ -192,18 +196,22 @@ def read_kafka_groups(
         for name in requested
         if name not in missing
     }
-    problems = {name: state.problem for name, state in states.items() if state.problem is not None} | failed
     found = LogsReport()
     if logs:
         topics = {tp.topic for group in groups.values() for tp in (*group.kafka_offsets, *group.kafka_owners)}
         found = read_logs(lambda: brokers, brokers.snapshot(sorted(topics))) if topics else found
-    problem = "; ".join(dict.fromkeys(error.message for error in problems.values())) or None
-    return GroupReports(groups, "kafka", found, problem)
+    return GroupReports(groups, "kafka", found, unreadable_groups(states, failed))
 
 
-def unreadable_groups(states: Mapping[str, GroupState]) -> str | None:
-    """Return why some groups in Kafka cannot be read; None if all can."""
-    return "; ".join(state.problem.message for state in states.values() if state.problem is not None) or None
+def consumer_group_names(brokers: GroupAdmin) -> list[str]:
+    """Return the names of the groups in Kafka, without those that hold a ledger, whose offsets are no positions."""
+    return [name for name in brokers.group_names() if LedgerGroup.parse(name) is None]
+
+
+def unreadable_groups(states: Mapping[str, GroupState], failed: Mapping[str, ZKafkaError]) -> str | None:
+    """Return why some groups in Kafka cannot be read; None if all can. `failed` has errors of reading their offsets."""
+    problems = [state.problem for state in states.values() if state.problem is not None]
+    return "; ".join(dict.fromkeys(error.message for error in (*problems, *failed.values()))) or None
 
 
 def read_part(

@@ -50,11 +50,12 @@ T = TypeVar("T")
 class Ensemble:
     """Reports of the cluster and its groups from ZooKeeper alone, or without it from the brokers.
 
-    `kafka_problem` says why groups of the brokers cannot be read.
+    Without it, groups are `in_kafka`, and `kafka_problem` says why some cannot be read.
     """
 
     cluster: ClusterReport
     groups: Mapping[str, GroupReport] = field(default_factory=dict)
+    in_kafka: bool = False
     kafka_problem: str | None = None
 
 
@@ -117,7 +118,7 @@ class KafkaReader:
                 self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
             found = read_kafka_groups(self._client, matching=self._groups, logs=False)
             cluster = read_cluster(self._client, ("topics", "controller"), _matching(self._topics))
-            return Ensemble(cluster, found.groups, found.kafka_problem)
+            return Ensemble(cluster, found.groups, in_kafka=True, kafka_problem=found.kafka_problem)
         except BaseException:
             self.close()
             raise
@@ -159,12 +160,12 @@ class BrokerReader:
                 self._servers = servers
             client, groups, problem = self._client, ensemble.groups, ensemble.kafka_problem
             if self._storage != "zookeeper" and self._connection.zookeeper is not None:
-                offsets, states = client.committed_many(groups), client.group_states(groups)
+                (offsets, failed), states = client.committed_each(groups), client.group_states(groups)
                 groups = {
-                    name: replace(group, kafka_offsets=offsets[name], in_kafka=states[name])
+                    name: replace(group, kafka_offsets=offsets.get(name, {}), in_kafka=states[name])
                     for name, group in groups.items()
                 }
-                problem = unreadable_groups(states)
+                problem = unreadable_groups(states, failed)
             return GroupReports(groups, self._storage, read_logs(lambda: client, ensemble.cluster.snapshot), problem)
         except BaseException:
             self.close()
@@ -248,7 +249,8 @@ class ClusterCollector(Collector):
     A read that takes longer than a scrape continues, and a later scrape shows its result: ``zkafka_scrape_timed_out`` is 1,
     and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0, and only metrics of the scrape
     remain. If the brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the
-    process. `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``.
+    process. `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``. `server` is what
+    `read_ensemble` asks: without ZooKeeper, the brokers' metadata.
     """
 
     def __init__(
@@ -257,12 +259,14 @@ class ClusterCollector(Collector):
         read_brokers: Callable[[Ensemble], GroupReports],
         timeout_s: float,
         storage: OffsetsStorage = "zookeeper",
+        server: str = "ZooKeeper",
     ) -> None:
+        self._server = server
         self._read_ensemble = read_ensemble
         self._read_brokers = read_brokers
         self._timeout_s = timeout_s
         self._storage = storage
-        self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper")
+        self._ensemble: SharedCall[Ensemble] = SharedCall(server)
         self._brokers: SharedCall[tuple[Ensemble, GroupReports]] = SharedCall("Kafka")
         self._problems: tuple[str, ...] = ()
 
@@ -286,7 +290,7 @@ class ClusterCollector(Collector):
                     if problem not in before:  # the last scrape did not have it
                         _log.warning("%s", problem)
             found = _metrics(ensemble.value, described, answers, self._storage)
-        for gauge in (*found, *_health(ensemble, brokers, time.monotonic() - started)):
+        for gauge in (*found, *_health(self._server.lower(), ensemble, brokers, time.monotonic() - started)):
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
             for labels, value in gauge.values.items():
                 family.add_metric(labels, value)
@@ -315,9 +319,9 @@ def _metrics(
     if answers is None and storage == "both":  # the larger offset is unknown
         partitions = (replace(row, offset=None) for row in partitions)
     return itertools.chain(
-        cluster_metrics(ensemble.cluster),
+        cluster_metrics(ensemble.cluster, has_controller=not ensemble.in_kafka),
         log_metrics(reports.logs.bounds),
-        group_metrics(ensemble.groups.values(), ensemble.cluster.snapshot.topics, in_kafka=storage == "kafka"),
+        group_metrics(ensemble.groups.values(), ensemble.cluster.snapshot.topics, in_kafka=ensemble.in_kafka),
         kafka_member_metrics(reports.groups.values()),
         partition_metrics(partitions),
     )
@@ -329,10 +333,10 @@ def _problems(answers: GroupReports) -> tuple[str, ...]:
 
 
 def _health(
-    ensemble: Reading[Ensemble], brokers: Reading[tuple[Ensemble, GroupReports]], seconds: float
+    server: str, ensemble: Reading[Ensemble], brokers: Reading[tuple[Ensemble, GroupReports]], seconds: float
 ) -> Iterator[Gauge]:
     problems = 0 if brokers.value is None else len(_problems(brokers.value[1]))
-    servers: dict[tuple[str, ...], Reading[Any]] = {("zookeeper",): ensemble, ("brokers",): brokers}
+    servers: dict[tuple[str, ...], Reading[Any]] = {(server,): ensemble, ("brokers",): brokers}
     late = {server: int(reading.timed_out) for server, reading in servers.items()}
     ages = {server: reading.age_s for server, reading in servers.items() if reading.value is not None}
     yield Gauge("zkafka_up", "1 if the state of the cluster could be read.", (), {(): int(ensemble.value is not None)})

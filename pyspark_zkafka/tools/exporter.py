@@ -1,4 +1,4 @@
-"""``zkafka exporter``: metrics of the cluster and its ZooKeeper groups, for Prometheus."""
+"""``zkafka exporter``: metrics of the cluster and its groups, for Prometheus."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def exporter(
     The metrics have the names and labels of kafka_exporter where it has them. The cluster is read at each scrape.
     If that fails, zkafka_up is 0, the log says why, and the exporter continues.
 
-    Example: zkafka exporter --zookeeper zk1:2181/kafka --listen-address :9308
+    Examples: zkafka exporter --zookeeper zk1:2181/kafka --listen-address :9308;
+    zkafka exporter --bootstrap-server broker1:9092
     """
     host, port = parse_address(listen_address)
     topics, groups = parse_filter("--topic-filter", topic_filter), parse_filter("--group-filter", group_filter)
@@ -60,12 +61,14 @@ def exporter(
     handler.addFilter(lambda record: record.name != connection.__name__ or record.levelno >= logging.ERROR)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     config, store = target.connection.zookeeper, target.storage(storage)
+    source = "ZooKeeper"
     if config is None:
+        source = "Metadata"
         ensemble: EnsembleReader | KafkaReader = KafkaReader(target.connection, timeout, topics, groups)
     else:
         ensemble = EnsembleReader(config, topics, groups)
     brokers = BrokerReader(target.connection, store, timeout)
-    collector = ClusterCollector(ensemble.read, brokers.read, timeout, store)
+    collector = ClusterCollector(ensemble.read, brokers.read, timeout, store, source)
     registry = CollectorRegistry()
     registry.register(collector)
     with closing(ensemble), closing(brokers), closing(collector):

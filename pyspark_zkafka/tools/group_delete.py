@@ -1,4 +1,4 @@
-"""``zkafka groups delete``: ZooKeeper groups without active members, or their znodes of one topic.
+"""``zkafka groups delete``: groups without active members, or what they have of one topic.
 
 References
 ----------
@@ -14,7 +14,7 @@ import typer
 
 from pyspark_zkafka.brokers.group_offsets import group_active
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSETS_CHANGED, UNKNOWN_TOPIC
-from pyspark_zkafka.errors import listing
+from pyspark_zkafka.errors import ZKafkaError, listing
 from pyspark_zkafka.group.commits import no_members
 from pyspark_zkafka.inspect.reads import read_kafka_groups, unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -83,7 +83,9 @@ def _delete_in_kafka(target: Target, names: list[str], topic: str | None) -> Non
         }
         if topic is None:
             for name, group in reports.groups.items():
-                if group.kafka_members != 0:
+                if group.in_kafka is not None and group.in_kafka.problem is not None:
+                    raise group.in_kafka.problem
+                if group.kafka_members:
                     raise group_active(name, f"deleting group {name}")
         if without := [name for name in names if topic is not None and not offsets[name]]:
             raise UNKNOWN_TOPIC(
@@ -98,10 +100,17 @@ def _delete_in_kafka(target: Target, names: list[str], topic: str | None) -> Non
             brokers.delete_groups(names)
             target.output.note(f"Deleted {listing(names)}.")
             return
+        failed: list[ZKafkaError] = []
         for name in names:
-            for error in brokers.delete_offsets(name, offsets[name]).values():
-                raise error
-            target.output.note(f"Deleted the offsets of topic '{topic}' of group '{name}'.")
+            try:
+                refused = list(brokers.delete_offsets(name, offsets[name]).values())
+            except ZKafkaError as error:
+                refused = [error]
+            if not refused:
+                target.output.note(f"Deleted the offsets of topic '{topic}' of group '{name}'.")
+            failed += refused
+        if failed:
+            raise failed[0]
 
 
 def require_existing(client: ZooKeeperConnection, groups: Iterable[str]) -> None:

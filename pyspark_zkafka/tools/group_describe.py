@@ -20,7 +20,7 @@ from pyspark_zkafka.inspect.groups import (
     partitions_by_topic,
     total_lag,
 )
-from pyspark_zkafka.inspect.reads import read_groups, read_kafka_groups
+from pyspark_zkafka.inspect.reads import read_groups, read_kafka_groups, unreadable_groups
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -28,7 +28,7 @@ from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import Interval, watch_groups
+from pyspark_zkafka.tools.watch import CONSUMER, OFFSETS, Interval, watch_groups
 
 StorageOption = Annotated[
     OffsetsStorage | None,
@@ -41,14 +41,10 @@ StorageOption = Annotated[
 _LIST = columns("group members topics state store", right="members")
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
-_OFFSET = Column("offset", "CURRENT-OFFSET", right=True)
-_LATEST = Column("latest", "LOG-END-OFFSET", right=True)
-_CONSUMER = Column("consumer", "CONSUMER-ID")
 _DESCRIBE = (
     *columns("group topic partition", right="partition"),
-    *(_OFFSET, _LATEST),
-    *columns("lag", right="lag"),
-    _CONSUMER,
+    *OFFSETS,
+    CONSUMER,
 )
 _OF_MEMBERS = columns("host client_id")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
@@ -65,10 +61,11 @@ def _assignment_text(assignment: dict[str, list[int]] | None) -> str | None:
 
 
 _OWNED = (Column("partitions", "#PARTITIONS", right=True), Column("assignment", readable=_assignment_text))
-_MEMBERS = (*columns("group consumer host pattern subscription"), *_OWNED, *columns("timestamp"))
-_KAFKA_MEMBERS = (*columns("group consumer instance host client_id"), *_OWNED)
-_KAFKA_MEMBERS_NARROW = (*columns("consumer host"), *_OWNED)
-_MEMBERS_NARROW = (*columns("consumer pattern subscription"), *_OWNED)
+_MEMBERS = (*columns("group"), CONSUMER, *columns("host pattern subscription"), *_OWNED, *columns("timestamp"))
+_MEMBERS_NARROW = (CONSUMER, *columns("pattern subscription"), *_OWNED)
+_INSTANCE = Column("instance", "GROUP-INSTANCE-ID")
+_KAFKA_MEMBERS = (*columns("group"), CONSUMER, _INSTANCE, *columns("host client_id"), *_OWNED)
+_KAFKA_MEMBERS_NARROW = (CONSUMER, *columns("host"), *_OWNED)
 
 
 @reads_cluster
@@ -141,11 +138,13 @@ def group_lags(reports: GroupReports) -> dict[str, int | None]:
 
 def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
     names = brokers.group_names()
-    offsets = brokers.committed_many(names)
+    offsets, unread = brokers.committed_each(names)
     everywhere = {tp for of_group in offsets.values() for tp in of_group if lag}
     ends, failed = brokers.list_offsets_each(dict.fromkeys(everywhere, LATEST)) if everywhere else ({}, {})
 
     def lag_of(name: str) -> int | None:
+        if name not in offsets:
+            return None
         existing = [tp for tp in offsets[name] if not isinstance(failed.get(tp), UnknownTopic)]
         return total_lag([ends[tp] - offsets[name][tp] if tp in ends else None for tp in existing])
 
@@ -153,11 +152,11 @@ def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
         {
             "group": name,
             "members": state.member_count,
-            "topics": sorted({tp.topic for tp in offsets[name]}),
+            "topics": sorted({tp.topic for tp in offsets.get(name, ())}),
             "state": state.name,
             "store": "kafka" if LedgerGroup.parse(name) is None else "ledger",
             "lag": lag_of(name) if lag and LedgerGroup.parse(name) is None else None,
-            "error": None if state.problem is None else state.problem.message,
+            "error": unreadable_groups({name: state}, {name: unread[name]} if name in unread else {}),
         }
         for name, state in brokers.group_states(names).items()
     ]

@@ -1,4 +1,4 @@
-"""``zkafka groups export`` and ``import``: offsets in ZooKeeper as files of Kafka's tools."""
+"""``zkafka groups export`` and ``import``: offsets as files of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from pyspark_zkafka.brokers.groups import GroupAdmin
+from pyspark_zkafka.brokers.groups import DEAD, GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.commits import Unchanged, commit_offsets
 from pyspark_zkafka.inspect.groups import StoredOffsets
-from pyspark_zkafka.inspect.reads import read_kafka_groups, stored_offsets
+from pyspark_zkafka.inspect.reads import consumer_group_names, stored_offsets, unknown_groups_in_kafka
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.resumption import StoredOffset
@@ -103,12 +103,16 @@ def _stored_in_zookeeper(target: Target, names: list[str] | None) -> tuple[dict[
 def _stored_in_kafka(target: Target, names: list[str] | None) -> tuple[dict[str, StoredOffsets], list[str]]:
     """Return the offsets of groups in Kafka, and the problems of reading them."""
     with open_servers(target) as servers:
-        reports = read_kafka_groups(servers.brokers, names, logs=False)
+        brokers = servers.brokers
+        offsets, failed = brokers.committed_each(consumer_group_names(brokers) if names is None else names)
+        without = [name for name, of_group in offsets.items() if not of_group and names is not None]
+        if missing := [name for name, state in brokers.group_states(without).items() if state.name == DEAD]:
+            raise unknown_groups_in_kafka(missing)
     stored = {
-        name: StoredOffsets({tp: StoredOffset(offset) for tp, offset in group.kafka_offsets.items()})
-        for name, group in reports.groups.items()
+        name: StoredOffsets({tp: StoredOffset(offset) for tp, offset in of_group.items()})
+        for name, of_group in offsets.items()
     }
-    return stored, [] if reports.kafka_problem is None else [reports.kafka_problem]
+    return stored, [error.message for error in failed.values()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,8 +310,9 @@ def reset_offsets(
         Path | None, typer.Option("--from-file", metavar="CSV", help="To the offsets in lines TOPIC,PARTITION,OFFSET.")
     ] = None,
     offsets_storage: Annotated[
-        OffsetsStorage, typer.Option("--offsets-storage", help="Where the offsets are.")
-    ] = "zookeeper",
+        OffsetsStorage | None,
+        typer.Option("--offsets-storage", help="Where the offsets are; by default in ZooKeeper, if it is given."),
+    ] = None,
 ) -> None:
     """Reset the offsets of a group that has no active members.
 
@@ -335,8 +336,8 @@ def reset_offsets(
         raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
     requested = parse_partitions(topic) if topic else None
     with open_servers(target) as servers:
-        zookeeper = servers.zookeeper if offsets_storage == "kafka" else servers.require_zookeeper()
-        resets = OffsetResets(offsets_storage, zookeeper, servers.brokers)
+        storage = target.storage(offsets_storage)
+        resets = OffsetResets(storage, servers.zookeeper, servers.brokers)
         planned = resets.plan(group, requested, scenario)
         target.output.note(*planned.notes)
         rows = [
@@ -346,7 +347,7 @@ def reset_offsets(
         target.output.rows(rows, _COLUMNS, f"Group {group} has no offsets to reset.")
         if rows and target.proceed(f"Reset these {len(rows)} offset(s) of group {group}?"):
             resets.apply(planned)
-            target.output.note(f"Reset {len(rows)} offset(s) of group {group} in {_PLACES[offsets_storage]}.")
+            target.output.note(f"Reset {len(rows)} offset(s) of group {group} in {_PLACES[storage]}.")
 
 
 def _at_age(text: str) -> AtTimestamp:

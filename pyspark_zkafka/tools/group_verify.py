@@ -65,9 +65,11 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
                 break
             time.sleep(_PAUSE_S)
     target.output.note(*reports.logs.problems, *reports.member_notes)
+    is_unknown = servers.zookeeper is None and reports.kafka_problem is not None
     rows = list(map(asdict, problems))
     if target.output.as_json or target.output.fits(rows, _COLUMNS):
-        target.output.rows(rows, _COLUMNS, "No problem was found.")
+        empty = "No problem was found in what can be read." if is_unknown else "No problem was found."
+        target.output.rows(rows, _COLUMNS, empty)
     else:  # paragraphs, as the remedy may be a command to copy
         for problem in problems:
             place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
@@ -75,7 +77,7 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
             target.output.lines(f"{problem.group}{place}: {problem.problem}", found, remedy)
     if any(problem.remedy.startswith("zkafka groups ") for problem in problems):
         target.output.note("Stop the consumers of a group before a command changes its offsets.")
-    if problems:
+    if problems or is_unknown:
         raise typer.Exit(FAILED)
 
 
@@ -103,7 +105,11 @@ def verify_groups(reports: GroupReports) -> list[Problem]:
     ]
     for group in reports.groups.values():
         topics = group.all_topics(by_topic)
-        problems += verify_group(group, {tp: logs[tp] for topic in topics for tp in by_topic.get(topic, ())})
+        of_group = {tp: logs[tp] for topic in topics for tp in by_topic.get(topic, ())}
+        if reports.storage == "kafka":
+            problems += _kafka_offset_problems(group, of_group)
+        else:
+            problems += verify_group(group, of_group)
     return problems
 
 
@@ -188,6 +194,17 @@ def _offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds
         else:
             delete = f"zkafka groups delete {shlex.quote(group.name)} --topic {shlex.quote(tp.topic)}"
             found = ("offset of an unknown topic", f"offset {committed.offset}", f"{delete}, if the topic stays deleted")
+        if found is not None:
+            yield Problem(group.name, tp.topic, tp.partition, *found)
+
+
+def _kafka_offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> Iterator[Problem]:
+    for tp, offset in sorted(group.kafka_offsets.items()):
+        if tp in logs:
+            found = _offset_problem(group.name, tp, StoredOffset(offset), logs[tp])
+        else:
+            delete = f"zkafka groups delete {shlex.quote(group.name)} --topic {shlex.quote(tp.topic)}"
+            found = ("offset of an unknown partition", f"offset {offset}", f"{delete}, if the topic stays deleted")
         if found is not None:
             yield Problem(group.name, tp.topic, tp.partition, *found)
 

@@ -34,9 +34,15 @@ _RATES = (
     Column("produced_per_s", "PRODUCED/S", right=True),
     Column("catch_up_s", "CATCH-UP", right=True, readable=duration_text),
 )
-_OFFSETS = "partition offset latest lag"
-_COLUMNS = (*columns(f"group topic {_OFFSETS}", right=_OFFSETS), *_RATES, *columns("consumer"))
-_NARROW = (*columns("group topic partition lag", right=_OFFSETS), *_RATES)
+OFFSETS = (
+    Column("offset", "CURRENT-OFFSET", right=True),
+    Column("latest", "LOG-END-OFFSET", right=True),
+    Column("lag", right=True),
+)
+"""A partition's offsets, with the headings of kafka-consumer-groups."""
+CONSUMER = Column("consumer", "CONSUMER-ID")
+_COLUMNS = (*columns("group topic partition", right="partition"), *OFFSETS, *_RATES, CONSUMER)
+_NARROW = (*columns("group topic partition lag", right="partition lag"), *_RATES)
 
 
 def watch(

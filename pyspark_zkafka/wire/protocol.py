@@ -1,4 +1,4 @@
-"""Primitive types of Kafka's protocol, headers and versions of requests, and the errors of the direct transport.
+"""Primitive types of Kafka's protocol, headers and versions of requests, and errors.
 
 `flexible` selects the compact form of a type, which flexible versions of a request and its response have.
 
