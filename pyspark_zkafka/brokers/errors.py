@@ -31,6 +31,10 @@ TLS_REMEDY = (
     "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's has not expired and names its host"
 )
 LOGIN_REMEDY = "check the user and password in kafka.sasl.*"
+KERBEROS_REMEDY = (
+    "check kafka.sasl.kerberos.principal, keytab and service.name, that the keytab is on the driver and on every executor, "
+    "and that the KDC can be reached"
+)
 REFUSED_CODES = {
     ErrorCode.SASL_AUTHENTICATION_FAILED: LOGIN_REMEDY,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
@@ -83,7 +87,7 @@ def connection_error(error: Exception, doing: str) -> ZKafkaError:
     if isinstance(error, ConnectionLost):
         return BROKERS_UNAVAILABLE(f"{text}; {UNREACHABLE}")
     if isinstance(error, LoginRefused):
-        return REFUSED_BY_BROKER(f"{text}; {LOGIN_REMEDY}")
+        return REFUSED_BY_BROKER(f"{text}; {KERBEROS_REMEDY if 'GSSAPI' in text else LOGIN_REMEDY}")
     if isinstance(error, TlsRefused):
         return REFUSED_BY_BROKER(f"{text}; {TLS_REMEDY}")
     if isinstance(error, MalformedResponse):

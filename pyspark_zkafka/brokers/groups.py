@@ -51,7 +51,6 @@ from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from typing_extensions import Self
 
 _OFFSETS_TOPIC = "__consumer_offsets"
 _WITHOUT_KIP_848 = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
@@ -121,12 +120,20 @@ class GroupAdmin(KafkaAdmin):
     """
 
     _has_offsets_topic = False
+    _opened: BrokerRequests | None = None
 
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self._requests = self._clients.enter_context(BrokerRequests(self.servers, self._config))
-        self._coordinators = CoordinatorRoute(self._requests)
-        return self
+    def __exit__(self, *exc: object) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.__exit__(*exc)
+        super().__exit__(*exc)
+
+    @property
+    def _requests(self) -> BrokerRequests:
+        if self._opened is None:
+            self._opened = BrokerRequests(self.servers, self._config).__enter__()
+            self._coordinators = CoordinatorRoute(self._opened)
+        return self._opened
 
     def group_names(self) -> list[str]:
         """The names of all groups of consumers, sorted. Blocks for a request to each broker, all at the same time."""

@@ -42,7 +42,7 @@ from pyspark_zkafka.wire.protocol import (
     closed_by_errors,
 )
 from pyspark_zkafka.wire.sasl import exchange
-from pyspark_zkafka.wire.settings import ClientSettings, Login, SocketSettings, TokenEndpoint, TokenProvider
+from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings, SocketSettings
 
 A = TypeVar("A")
 Address = tuple[str, int]
@@ -77,6 +77,11 @@ class Link:
 
     def __str__(self) -> str:
         return host_port(*self._address)
+
+    @property
+    def host(self) -> str:
+        """The host's name or address, as the client was told."""
+        return self._address[0]
 
     @property
     def is_open(self) -> bool:
@@ -445,7 +450,7 @@ class Connection:
                 return found
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
 
-    def _log_in(self, login: Login | TokenEndpoint | TokenProvider, deadline: Deadline) -> Waiting[None]:
+    def _log_in(self, login: AnyLogin, deadline: Deadline) -> Waiting[None]:
         """Log in by SASL within Kafka's protocol (KIP-152). Older brokers are Unsupported."""
         self.version(SASL_HANDSHAKE)
         version = self.version(SASL_AUTHENTICATE)
@@ -453,13 +458,13 @@ class Connection:
         error, mechanisms = read_sasl_handshake(response)
         if error != NONE:
             raise Unsupported(f"{self}: the broker has the mechanisms {','.join(mechanisms)}")
-        tokens = exchange(login)
+        tokens = exchange(login, self._link.host)
         token = next(tokens)
         while True:
             response = yield from self._exchange(sasl_authenticate_request(version, token), deadline)
             answer = read_sasl_authenticate(response)
             if answer.error != NONE:
-                raise LoginRefused(f"{self}: the broker refuses the login")
+                raise LoginRefused(f"{self}: the broker refuses the login by {login.mechanism}")
             try:
                 token = tokens.send(answer.data)
             except StopIteration:

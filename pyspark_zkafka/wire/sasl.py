@@ -1,14 +1,15 @@
-"""SASL logins: the tokens that PLAIN, SCRAM and OAUTHBEARER exchange with a broker.
+"""SASL logins: the tokens that PLAIN, SCRAM, OAUTHBEARER and GSSAPI exchange with a broker.
 
 References
 ----------
 RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM, by the library scramp), RFC 7628 (OAUTHBEARER), RFC 6749 (tokens for client
-credentials).
+credentials), RFC 4752 (GSSAPI, by the library gssapi).
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import ssl
@@ -19,13 +20,14 @@ from typing import Any
 
 from pyspark_zkafka.token_providers import fetch_token, forget_token
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
-from pyspark_zkafka.wire.settings import Login, TokenEndpoint, TokenProvider
+from pyspark_zkafka.wire.settings import AnyLogin, Kerberos, Login, TokenEndpoint, TokenProvider
 
 Exchange = Generator[bytes, bytes, None]
 """Yields the tokens to send, and receives the broker's answer to each."""
 
 _LEAST_ITERATIONS = 4_096  # Java's clients accept no fewer
 _MOST_ITERATIONS = 1_000_000  # a second of work; Kafka's tools allow 16,384 at most
+_NO_LAYER = 1  # a bit mask of security layers
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _TOKEN_TIMEOUT_S = 5.0
 _MOST_ANSWER_BYTES = 1024 * 1024
@@ -34,11 +36,11 @@ _SHARE_OF_LIFETIME = 0.8
 _tokens: dict[TokenEndpoint, tuple[str, float]] = {}
 
 
-def exchange(login: Login | TokenEndpoint | TokenProvider) -> Exchange:
-    """The exchange of a login. Raises Unsupported for a malformed answer, or a wrong proof of the password.
+def exchange(login: AnyLogin, host: str) -> Exchange:
+    """The exchange of a login with a broker on a host. Raises Unsupported for a malformed answer, or a wrong proof.
 
-    OAUTHBEARER may request a token, which blocks for some seconds. Raises ConnectionLost if the token endpoint cannot be
-    reached, LoginRefused if it refuses, and BrokersUnavailable if a token provider fails.
+    OAUTHBEARER may request a token, and GSSAPI a ticket, which blocks for some seconds. Raises ConnectionLost if the token
+    endpoint cannot be reached, LoginRefused if it or Kerberos refuses, and BrokersUnavailable if a token provider fails.
     """
     if isinstance(login, TokenEndpoint):
         return _bearer(_token(login), login.extensions, lambda: _tokens.pop(login, None))
@@ -46,6 +48,8 @@ def exchange(login: Login | TokenEndpoint | TokenProvider) -> Exchange:
         token = fetch_token(login.name, login.config)
         extensions = [f"{name}={value}" for name, value in token.extensions.items()]
         return _bearer(token.text, extensions, lambda: forget_token(login.name, login.config))
+    if isinstance(login, Kerberos):
+        return _kerberos(login, host)
     return _plain(login) if login.mechanism == "PLAIN" else _scram(login)
 
 
@@ -73,6 +77,39 @@ def _bounded(server_first: str) -> str:
     if len(found) != 1 or not _LEAST_ITERATIONS <= int(found[0]) <= _MOST_ITERATIONS:
         raise ValueError("the number of iterations")
     return server_first
+
+
+def _kerberos(login: Kerberos, host: str) -> Exchange:
+    try:
+        import gssapi
+    except ImportError as error:  # a library of Kerberos may be missing
+        raise Unsupported(f"GSSAPI: {error}") from None
+    try:
+        service = gssapi.Name(f"{login.service}@{host}", gssapi.NameType.hostbased_service)
+        context = gssapi.SecurityContext(name=service, creds=_credentials(login), usage="initiate")
+        answer = yield context.step()
+        while not context.complete:
+            answer = yield context.step(answer) or b""
+        layers = context.unwrap(answer).message
+        if len(layers) != 4 or not layers[0] & _NO_LAYER:
+            raise Unsupported("GSSAPI: the broker has no session without a security layer")
+        yield context.wrap(bytes([_NO_LAYER, 0, 0, 0]), encrypt=False).message
+    except gssapi.exceptions.GSSError as error:
+        raise LoginRefused(f"GSSAPI: {error}") from None
+
+
+def _credentials(login: Kerberos) -> Any:
+    """The credentials of the principal in a keytab, with tickets in memory, which Kerberos renews; None for the user's."""
+    if login.keytab is None and login.principal is None:
+        return None
+    import gssapi
+
+    name = None if login.principal is None else gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    if login.keytab is None:
+        return gssapi.Credentials(name=name, usage="initiate")
+    tickets = hashlib.sha256(f"{login.principal}\0{login.keytab}".encode()).hexdigest()
+    store = {"client_keytab": login.keytab, "ccache": f"MEMORY:zkafka-{tickets}"}
+    return gssapi.Credentials(name=name, usage="initiate", store=store)
 
 
 def _bearer(token: str, extensions: Iterable[str], forget: Callable[[], object]) -> Exchange:

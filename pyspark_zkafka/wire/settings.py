@@ -27,6 +27,8 @@ WITHOUT_EFFECT = frozenset(
         "log.connection.close",
         "log_level",
         "metadata.max.age.ms",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
         "socket.blocking.max.ms",
         "topic.metadata.refresh.fast.interval.ms",
         "topic.metadata.refresh.sparse",
@@ -40,7 +42,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Authorities, certificate and key, as files or PEM texts."""
+    """Authorities, certificate and key, as files or PEM texts. A key store is a PKCS #12 file."""
 
     ca_location: str | None
     ca_pem: str | None
@@ -49,6 +51,8 @@ class TlsSettings:
     key_location: str | None
     key_pem: str | None = field(repr=False)
     key_password: str | None = field(repr=False)
+    keystore_location: str | None
+    keystore_password: str | None = field(repr=False)
     ciphers: str | None
     checks_certificate: bool
     checks_host: bool
@@ -61,6 +65,17 @@ class Login:
     mechanism: str
     user: str = field(repr=False)
     password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Kerberos:
+    """A login to a service of the brokers' hosts, with a keytab, or with the tickets of this process's user."""
+
+    mechanism: ClassVar[str] = "GSSAPI"
+
+    service: str
+    principal: str | None = None
+    keytab: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +103,9 @@ class TokenProvider:
     config: str = field(repr=False)
 
 
+AnyLogin = Login | Kerberos | TokenEndpoint | TokenProvider
+
+
 @dataclass(frozen=True, slots=True)
 class SocketSettings:
     """Properties of sockets. A buffer size of 0 is the system's default."""
@@ -109,7 +127,7 @@ class ClientSettings:
     servers: tuple[tuple[str, int], ...]
     client_id: str
     tls: TlsSettings | None
-    login: Login | TokenEndpoint | TokenProvider | None
+    login: AnyLogin | None
     socket: SocketSettings
     reconnect_backoff: Backoff
     retry_backoff: Backoff
@@ -200,6 +218,9 @@ def _server(text: str) -> tuple[str, int]:
 
 
 def _tls(given: Properties) -> TlsSettings:
+    keystore = given.optional("ssl.keystore.location")
+    if keystore is not None and find_spec("cryptography") is None:
+        raise Unsupported("ssl.keystore.location needs the extra pyspark-zkafka[pkcs12], or PEM files; it")
     host_check = given.text("ssl.endpoint.identification.algorithm", "https")
     return TlsSettings(
         ca_location=given.optional("ssl.ca.location"),
@@ -209,17 +230,25 @@ def _tls(given: Properties) -> TlsSettings:
         key_location=given.optional("ssl.key.location"),
         key_pem=given.optional("ssl.key.pem"),
         key_password=given.optional("ssl.key.password"),
+        keystore_location=keystore,
+        keystore_password=given.optional("ssl.keystore.password"),
         ciphers=given.optional("ssl.cipher.suites"),
         checks_certificate=given.flag("enable.ssl.certificate.verification", True),
         checks_host=host_check == "https",
     )
 
 
-def _login(given: Properties) -> Login | TokenEndpoint | TokenProvider | str:
+def _login(given: Properties) -> AnyLogin | str:
     """The login, or the reason why it cannot be used."""
     mechanism = given.optional("sasl.mechanism") or given.optional("sasl.mechanisms") or "GSSAPI"
     user, password = given.optional("sasl.username"), given.optional("sasl.password")
     provider, config = given.optional(token_providers.PROVIDER), given.optional(token_providers.CONFIG)
+    service = given.text("sasl.kerberos.service.name", "kafka")
+    principal, keytab = given.optional("sasl.kerberos.principal"), given.optional("sasl.kerberos.keytab")
+    if mechanism == Kerberos.mechanism and find_spec("gssapi") is None:
+        return f"sasl.mechanism={mechanism} needs the extra pyspark-zkafka[kerberos]"
+    if mechanism == Kerberos.mechanism:
+        return Kerberos(service, principal, keytab)
     if mechanism == "OAUTHBEARER" and provider is not None:
         return TokenProvider(provider, config or "")
     if mechanism == "OAUTHBEARER":
@@ -302,6 +331,8 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
 
 def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
     certificate, key = settings.certificate_pem, settings.key_pem
+    if settings.keystore_location is not None:
+        certificate, key = _keystore(settings.keystore_location, settings.keystore_password)
     if certificate is None and settings.certificate_location is None:
         if key is not None or settings.key_location is not None:
             raise Unsupported("a private key without a certificate")
@@ -309,6 +340,19 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
     with _file(certificate, settings.certificate_location) as cert_file, _file(key, settings.key_location) as key_file:
         # Without a function, OpenSSL asks on the terminal for the password of an encrypted key.
         context.load_cert_chain(str(cert_file), key_file, password=lambda: settings.key_password or "")
+
+
+def _keystore(location: str, password: str | None) -> tuple[str, str]:
+    """The certificates and the key in a PKCS #12 file, as PEM texts. Raises ValueError and OSError."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
+
+    data = Path(location).read_bytes()
+    key, certificate, others = load_key_and_certificates(data, None if password is None else password.encode())
+    if key is None or certificate is None:
+        raise ValueError("a key store without a key")
+    chain = b"".join(found.public_bytes(Encoding.PEM) for found in (certificate, *others))
+    return chain.decode(), key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 @contextmanager

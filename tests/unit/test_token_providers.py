@@ -175,7 +175,7 @@ def test_cannot_be_imported() -> None:
 def test_login_of_the_direct_transport(answers: Any) -> None:
     """The exchange has the token and its extensions, and a refused token is not used again."""
     answers(lambda: ("abc.def", time.time() + 100, "alice", {"cluster": "lkc-1"}))
-    steps = exchange(TokenProvider(NAME, "x"))
+    steps = exchange(TokenProvider(NAME, "x"), "broker1")
     assert next(steps) == b"n,,\x01auth=Bearer abc.def\x01cluster=lkc-1\x01\x01"
     assert steps.send(b"refused") == b"\x01"
     fetch_token(NAME, "x")

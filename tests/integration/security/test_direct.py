@@ -114,7 +114,7 @@ def test_tls(read: Read, pem: dict[str, str], shown: Callable[..., None], caplog
 def test_client_certificate(
     read: Read, pem: dict[str, str], shown: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Client certificates from PEM files, locked or not, and from text are used; PKCS12 is left to librdkafka."""
+    """Client certificates from PEM files, locked or not, from text, and from PKCS12 are used."""
     mutual = {**TLS, "listener.name": "MUTUAL", "kafka.ssl.ca.location": pem["authority"]}
     location, kind = "kafka.ssl.keystore.location", "kafka.ssl.keystore.type"
     text = Path(pem["client"]).read_text()
@@ -122,13 +122,11 @@ def test_client_certificate(
         {kind: "PEM", location: pem["client"]},
         {kind: "PEM", location: pem["locked client"], "kafka.ssl.key.password": SECRET},
         {kind: "PEM", "kafka.ssl.keystore.key": text, "kafka.ssl.keystore.certificate.chain": text},
+        {kind: "PKCS12", location: pem["locked client"][:-3] + "p12", "kafka.ssl.keystore.password": SECRET},
     ):
         assert read({**mutual, **store}) == TEN
     assert LEFT not in caplog.text
     assert NOT_USED not in caplog.text
-    locked = {kind: "PKCS12", location: pem["locked client"][:-3] + "p12", "kafka.ssl.keystore.password": SECRET}
-    assert read({**mutual, **locked}) == TEN
-    assert f"{NOT_USED}: it does not support ssl.keystore.location, ssl.keystore.password" in caplog.text
     shown()
 
 

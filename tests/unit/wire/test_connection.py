@@ -218,7 +218,7 @@ def test_opened_step_by_step() -> None:
 def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection without a token for its login is closed: the next call does not take it for open."""
 
-    def exchange(login: object) -> Iterator[bytes]:
+    def exchange(login: object, host: str) -> Iterator[bytes]:
         raise BROKERS_UNAVAILABLE("no token")
         yield b""
 

@@ -16,6 +16,7 @@ from pyspark_zkafka.wire.settings import Login, TokenEndpoint
 from tests.support.token_server import TokenServer
 
 PASSWORD = "open-sesame"
+HOST = "broker1"
 SCRAM = pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 WRONG_PROOF = b"v=" + base64.b64encode(bytes(32))
 
@@ -33,7 +34,7 @@ def server(mechanism: str) -> object:
 
 def test_plain() -> None:
     """PLAIN sends one token with user and password in UTF-8, and accepts any response."""
-    tokens = exchange(Login("PLAIN", "al\u00efce", PASSWORD))
+    tokens = exchange(Login("PLAIN", "al\u00efce", PASSWORD), HOST)
     assert next(tokens) == "\0al\u00efce\0open-sesame".encode()
     with pytest.raises(StopIteration):
         tokens.send(b"")
@@ -42,7 +43,7 @@ def test_plain() -> None:
 @SCRAM
 def test_scram(mechanism: str) -> None:
     """SCRAM proves the password to the broker, and ends once the broker has proved that it knows the password."""
-    broker, tokens = server(mechanism), exchange(login(mechanism))
+    broker, tokens = server(mechanism), exchange(login(mechanism), HOST)
     broker.set_client_first(next(tokens).decode())
     broker.set_client_final(tokens.send(broker.get_server_first().encode()).decode())
     with pytest.raises(StopIteration):
@@ -52,7 +53,7 @@ def test_scram(mechanism: str) -> None:
 @SCRAM
 def test_password_is_not_sent(mechanism: str) -> None:
     """No SCRAM token contains the password."""
-    broker, tokens = server(mechanism), exchange(login(mechanism))
+    broker, tokens = server(mechanism), exchange(login(mechanism), HOST)
     first = next(tokens)
     broker.set_client_first(first.decode())
     assert PASSWORD.encode() not in first + tokens.send(broker.get_server_first().encode())
@@ -61,7 +62,7 @@ def test_password_is_not_sent(mechanism: str) -> None:
 @SCRAM
 def test_wrong_password(mechanism: str) -> None:
     """The broker refuses the proof of a wrong password."""
-    broker, tokens = server(mechanism), exchange(login(mechanism, "close-sesame"))
+    broker, tokens = server(mechanism), exchange(login(mechanism, "close-sesame"), HOST)
     broker.set_client_first(next(tokens).decode())
     proof = tokens.send(broker.get_server_first().encode()).decode()
     with pytest.raises(ScramException):
@@ -72,7 +73,7 @@ def test_wrong_password(mechanism: str) -> None:
 @pytest.mark.parametrize("answer", [WRONG_PROOF, b"e=invalid-proof", b"", b"\xff", b"v="])
 def test_broker_without_proof(mechanism: str, answer: bytes) -> None:
     """A broker that does not prove its knowledge of the password is refused, and no text contains its response."""
-    broker, tokens = server(mechanism), exchange(login(mechanism))
+    broker, tokens = server(mechanism), exchange(login(mechanism), HOST)
     broker.set_client_first(next(tokens).decode())
     tokens.send(broker.get_server_first().encode())
     with pytest.raises(Unsupported, match=rf"^{mechanism}: the exchange failed$"):
@@ -86,7 +87,7 @@ def test_broker_without_proof(mechanism: str, answer: bytes) -> None:
 )
 def test_malformed_challenge(challenge: bytes) -> None:
     """A malformed challenge, or one for another exchange, ends the login, without the broker's text in the error."""
-    tokens = exchange(login("SCRAM-SHA-256"))
+    tokens = exchange(login("SCRAM-SHA-256"), HOST)
     next(tokens)
     with pytest.raises(Unsupported, match=r"^SCRAM-SHA-256: the exchange failed$"):
         tokens.send(challenge)
@@ -124,7 +125,7 @@ class LenientClient:
 def test_iterations(monkeypatch: pytest.MonkeyPatch, iterations: str, is_accepted: bool) -> None:
     """A challenge has one number of iterations, which protects the password and does not take long."""
     monkeypatch.setattr("scramp.ScramClient", LenientClient)
-    tokens = exchange(login("SCRAM-SHA-256"))
+    tokens = exchange(login("SCRAM-SHA-256"), HOST)
     next(tokens)
     challenge = f"r=nonce1,s=QSXCR+Q6sek8bf92,{iterations}".encode()
     if is_accepted:
@@ -152,7 +153,7 @@ class TestBearer:
         """A token is requested with the credentials, sent with the extensions, and reused until it gets old."""
         login, received = endpoint({"access_token": "abc.def", "expires_in": 3600}, scope="read write", extensions=("a=1",))
         for _ in range(2):
-            tokens = exchange(login)
+            tokens = exchange(login, HOST)
             assert next(tokens) == b"n,,\x01auth=Bearer abc.def\x01a=1\x01\x01"
             with pytest.raises(StopIteration):
                 tokens.send(b"")
@@ -162,16 +163,16 @@ class TestBearer:
     def test_token_without_a_lifetime(self, endpoint: Any) -> None:
         """A token with an unknown lifetime is used once."""
         login, received = endpoint({"access_token": "abc"})
-        assert [next(exchange(login)) for _ in range(2)] == [b"n,,\x01auth=Bearer abc\x01\x01"] * 2
+        assert [next(exchange(login, HOST)) for _ in range(2)] == [b"n,,\x01auth=Bearer abc\x01\x01"] * 2
         assert len(received) == 2
 
     def test_refused_token(self, endpoint: Any) -> None:
         """After a broker refuses a token, the client ends the exchange, and the next login requests another token."""
         login, received = endpoint({"access_token": "abc", "expires_in": 3600})
-        tokens = exchange(login)
+        tokens = exchange(login, HOST)
         next(tokens)
         assert tokens.send(b'{"status":"invalid_token"}') == b"\x01"
-        next(exchange(login))
+        next(exchange(login, HOST))
         assert len(received) == 2
 
     @pytest.mark.parametrize(
@@ -190,18 +191,18 @@ class TestBearer:
         """A response without a token raises an error that hides the secret, and redirections are not followed."""
         login, _ = endpoint(answer, status)
         with pytest.raises(error, match=text) as caught:
-            next(exchange(login))
+            next(exchange(login, HOST))
         assert PASSWORD not in str(caught.value)
 
     def test_out_of_reach(self) -> None:
         """An unreachable endpoint is retried like a broker; authorities that cannot be loaded are not."""
         with pytest.raises(ConnectionLost, match="out of reach"):
-            next(exchange(TokenEndpoint("http://127.0.0.1:1/", "me", PASSWORD)))
+            next(exchange(TokenEndpoint("http://127.0.0.1:1/", "me", PASSWORD), HOST))
         with pytest.raises(Unsupported, match="authorities"):
-            next(exchange(TokenEndpoint("https://127.0.0.1:1/", "me", PASSWORD, ca_location="/no/such/file")))
+            next(exchange(TokenEndpoint("https://127.0.0.1:1/", "me", PASSWORD, ca_location="/no/such/file"), HOST))
 
     @pytest.mark.parametrize("url", ["http://[::1/token", "http://127.0.0.1:port/token", "http://[::1]/a token"])
     def test_malformed_url(self, url: str) -> None:
         """A malformed URL is not retried."""
         with pytest.raises(Unsupported, match="the URL of the token endpoint is malformed"):
-            next(exchange(TokenEndpoint(url, "me", PASSWORD)))
+            next(exchange(TokenEndpoint(url, "me", PASSWORD), HOST))

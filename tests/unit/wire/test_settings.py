@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509 import load_pem_x509_certificate
 
 from pyspark_zkafka.wire.protocol import Unsupported
-from pyspark_zkafka.wire.settings import TlsSettings, parse_servers, tls_context
+from pyspark_zkafka.wire.settings import Kerberos, TlsSettings, client_settings_of, parse_servers, tls_context
 from tests.support.cases import each
 from tests.support.certificates import Authority
 
 HOST = x509.DNSName("localhost")
-NOTHING = TlsSettings(None, None, None, None, None, None, None, None, checks_certificate=True, checks_host=True)
+NOTHING = TlsSettings(*[None] * 10, checks_certificate=True, checks_host=True)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +85,52 @@ def test_certificate_of_the_client(
     ):
         tls_context(replace(settings, key_password=password))
     assert loaded == [[pem, None], [pem, pem], [pem, pem]]
+
+
+def test_key_store(authority: Authority, trusting: TlsSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The key and the certificates of a PKCS #12 file are used. Its password and its key show in no text."""
+    loaded = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def record(context: ssl.SSLContext, certificate: str, key: str, password: Any) -> None:
+        load(context, certificate, key, password)
+        loaded.append(Path(certificate).read_text())
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", record)
+    file, store = authority.issue("stored", HOST), tmp_path / "client.p12"
+    store.write_bytes(key_store(Path(file).read_bytes(), b"open-sesame"))
+    found = replace(trusting, keystore_location=str(store), keystore_password="open-sesame")
+    tls_context(found)
+    assert loaded[0].strip() in Path(file).read_text()
+    assert "open-sesame" not in repr(found)
+    with pytest.raises(Unsupported, match=r"^TLS settings that Python's ssl refuses \(ValueError\)$"):
+        tls_context(replace(found, keystore_password="close-sesame"))
+
+
+def key_store(pem: bytes, password: bytes) -> bytes:
+    """Return a PKCS #12 file with the key and the certificate in a PEM text."""
+    key, certificate = load_pem_private_key(pem, None), load_pem_x509_certificate(pem)
+    return serialize_key_and_certificates(b"client", key, certificate, None, BestAvailableEncryption(password))
+
+
+@pytest.mark.parametrize("extra", ["gssapi", "cryptography"])
+def test_missing_extras(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs an extra names it."""
+    monkeypatch.setattr("pyspark_zkafka.wire.settings.find_spec", lambda name: None)
+    kerberos = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"}
+    given, name = (kerberos, "kerberos") if extra == "gssapi" else ({"ssl.keystore.location": "a.p12"}, "pkcs12")
+    with pytest.raises(Unsupported, match=rf"needs the extra pyspark-zkafka\[{name}\]"):
+        client_settings_of(given)
+
+
+def test_kerberos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kerberos has a service, and a principal and a keytab if they are given; librdkafka's kinit is not needed."""
+    monkeypatch.setattr("pyspark_zkafka.wire.settings.find_spec", lambda name: name)
+    given = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"}
+    assert client_settings_of(given).login == Kerberos("kafka")
+    named = {"service.name": "k", "principal": "me@HERE", "keytab": "/me.keytab", "kinit.cmd": "kinit -k"}
+    given |= {f"sasl.kerberos.{name}": value for name, value in named.items()}
+    assert client_settings_of(given).login == Kerberos("k", "me@HERE", "/me.keytab")
 
 
 @pytest.mark.parametrize("password", [None, "close-sesame"])

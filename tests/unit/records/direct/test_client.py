@@ -56,7 +56,7 @@ def test_metadata_of_brokers_that_answer() -> None:
 def test_server_that_refuses_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a refused login, the next request goes to another server."""
 
-    def exchange(login: object) -> Iterator[bytes]:
+    def exchange(login: object, host: str) -> Iterator[bytes]:
         asked.append(login)
         raise LoginRefused("no")
         yield b""
