@@ -11,7 +11,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 PROJECT = "pyspark-zkafka"
-EXTRAS = ("sasl", "scram", "connect", "plot", "metrics", "schema-registry", "protobuf", "json")
+EXTRAS = ("sasl", "pkcs12", "connect", "plot", "metrics", "schema-registry", "protobuf", "json")
 PAGE = Path(__file__).parent / "licences.md"
 
 _HEAD = """# Licences

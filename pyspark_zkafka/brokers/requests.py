@@ -100,7 +100,7 @@ class BrokerRequests:
             self._opened = Client(client_settings_of(self._properties)).__enter__()
         except Unsupported as why:
             raise UNUSABLE_KAFKA_PROPERTY(
-                f"kafka.*: {why} cannot be used to connect to brokers; correct it, or leave it out"
+                f"kafka.* has what requests about groups do not support: {why}; correct it, or leave it out"
             ) from why
         return self
 

@@ -220,7 +220,7 @@ def _server(text: str) -> tuple[str, int]:
 def _tls(given: Properties) -> TlsSettings:
     keystore = given.optional("ssl.keystore.location")
     if keystore is not None and find_spec("cryptography") is None:
-        raise Unsupported("ssl.keystore.location needs the extra pyspark-zkafka[pkcs12], or PEM files; it")
+        raise Unsupported("ssl.keystore.location without the extra pyspark-zkafka[pkcs12]")
     host_check = given.text("ssl.endpoint.identification.algorithm", "https")
     return TlsSettings(
         ca_location=given.optional("ssl.ca.location"),
@@ -246,7 +246,7 @@ def _login(given: Properties) -> AnyLogin | str:
     service = given.text("sasl.kerberos.service.name", "kafka")
     principal, keytab = given.optional("sasl.kerberos.principal"), given.optional("sasl.kerberos.keytab")
     if mechanism == Kerberos.mechanism and find_spec("gssapi") is None:
-        return f"sasl.mechanism={mechanism} needs the extra pyspark-zkafka[kerberos]"
+        return f"sasl.mechanism={mechanism} without the extra pyspark-zkafka[kerberos]"
     if mechanism == Kerberos.mechanism:
         return Kerberos(service, principal, keytab)
     if mechanism == "OAUTHBEARER" and provider is not None:
@@ -255,8 +255,6 @@ def _login(given: Properties) -> AnyLogin | str:
         return _token_endpoint(given)
     if mechanism not in ("PLAIN", *_SCRAM):
         return f"sasl.mechanism={mechanism}"
-    if mechanism in _SCRAM and find_spec("scramp") is None:
-        return f"sasl.mechanism={mechanism} needs the extra pyspark-zkafka[scram]"
     if user is None or password is None:
         return "a login without user and password"
     # scramp prepares other texts (SASLprep), and neither Kafka nor librdkafka does.

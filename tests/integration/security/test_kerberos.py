@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka import ConsumerGroup
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.applications import Application, Request
 from tests.support.eventually import eventually
@@ -166,6 +168,23 @@ def test_reads_and_writes(
     plain = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.isolation.level": "read_committed"}
     for topic in ("copied", "copied-once"):
         assert read_values({**plain, "subscribe": topic}) == TEN
+
+
+def test_groups(kdc: Kdc, login: Callable[..., Options], cluster: LocalCluster, tmp_path: Path) -> None:
+    """The tools for groups log in with a keytab, in a process without a ticket."""
+    place = TopicPartition("orders", 0)
+    with KafkaGroupOffsets(cluster.bootstrap_servers, {}, "billing") as offsets:
+        offsets.commit({place: 3})
+    options = {name.removeprefix("kafka."): value for name, value in login().items()}
+    config = tmp_path / "login.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in options.items() if name != "bootstrap.servers"))
+    command = [sys.executable, "-m", "pyspark_zkafka.tools", "groups", "describe", "billing", "--json"]
+    command += ["--bootstrap-server", options["bootstrap.servers"], "--command-config", str(config)]
+    environ = {**os.environ, **kdc.environ("tools")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environ)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert (row["topic"], row["partition"], row["offset"], row["lag"]) == (*place, 3, len(TEN) / 2 - 3)
 
 
 def test_wrong_logins(kdc: Kdc, login: Callable[..., Options], read: Callable[[Options], dict[str, Any]]) -> None:

@@ -119,7 +119,7 @@ def test_missing_extras(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_zkafka.wire.settings.find_spec", lambda name: None)
     kerberos = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"}
     given, name = (kerberos, "kerberos") if extra == "gssapi" else ({"ssl.keystore.location": "a.p12"}, "pkcs12")
-    with pytest.raises(Unsupported, match=rf"needs the extra pyspark-zkafka\[{name}\]"):
+    with pytest.raises(Unsupported, match=rf"without the extra pyspark-zkafka\[{name}\]"):
         client_settings_of(given)
 
 

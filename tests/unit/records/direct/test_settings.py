@@ -62,7 +62,7 @@ def test_given() -> None:
         ({"socket_keepalive_enable": "perhaps"}, "the value of socket.keepalive.enable"),
         ({"broker_address_family": "v5"}, "the value of broker.address.family"),
         ({"isolation_level": "none"}, "the value of isolation.level"),
-        ({"security_protocol": "SASL_PLAINTEXT"}, r"sasl.mechanism=GSSAPI needs the extra pyspark-zkafka\[kerberos\]"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, r"sasl.mechanism=GSSAPI without the extra pyspark-zkafka\[kerberos\]"),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
             "sasl.mechanism=OAUTHBEARER without sasl.oauthbearer.method=oidc",
