@@ -285,7 +285,7 @@ def pass_through_local_time(patch: pytest.MonkeyPatch) -> None:
     """A column `timestamp` is truncated in its time zone, where an hour may occur twice."""
     from pyspark_zkafka.model import rows
 
-    old = "pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])"
+    old = "pc.divide(since_epoch, unit)"
     new = 'pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", tz=column.type.tz)).cast(pa.int64())'
     edit(patch, rows, "_milliseconds", old, new)
 
@@ -306,7 +306,7 @@ def discard_a_late_result(patch: pytest.MonkeyPatch) -> None:
     """A scrape that times out discards the result."""
     from pyspark_zkafka.tools import collector
 
-    edit(patch, collector.SharedCall, "result", "if last is None:", "if last is None or is_late:")
+    edit(patch, collector.SharedCall, "result", "if ended is None or", "if is_late or ended is None or")
 
 
 @_plant(23, test="tests/unit/tools/test_output.py::test_control_characters")
