@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.wire.group_messages import DescribedMember
 
@@ -41,6 +41,8 @@ class GroupBrokers:
         Errors of partitions whose offsets cannot be committed.
     metadata : dict
         Metadata of further groups' offsets.
+    unread : mapping
+        Errors of groups whose offsets cannot be read.
     """
 
     logs: Mapping[TopicPartition, tuple[int, int]]
@@ -49,13 +51,14 @@ class GroupBrokers:
     offline: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
     refused: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
     metadata: dict[str, dict[TopicPartition, str]] = field(default_factory=dict)
+    unread: Mapping[str, ZKafkaError] = field(default_factory=dict)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """Return the topics with logs, led by broker 1."""
         wanted = {tp.topic for tp in self.logs}.intersection(topics or ())
         parts = {name: {tp.partition: (1,) for tp in self.logs if tp.topic == name} for name in wanted}
         states = {tp: PartitionState(1, 0, (1,)) for tp in self.logs if tp.topic in wanted}
-        return ClusterSnapshot({}, {name: Topic(name, parts[name]) for name in wanted}, states)
+        return ClusterSnapshot({1: Broker(1, ())}, {name: Topic(name, parts[name]) for name in wanted}, states)
 
     def list_offsets_each(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0
@@ -88,6 +91,21 @@ class GroupBrokers:
     def committed_many(self, groups: Iterable[str]) -> dict[str, Offsets]:
         """Return several groups' offsets."""
         return {name: self.committed(name) for name in groups}
+
+    def committed_each(self, groups: Iterable[str]) -> tuple[dict[str, Offsets], dict[str, ZKafkaError]]:
+        """Return several groups' offsets, and the errors of those that cannot be read."""
+        names = list(groups)
+        found = {name: self.committed(name) for name in names if name not in self.unread}
+        return found, {name: self.unread[name] for name in names if name in self.unread}
+
+    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ZKafkaError]:
+        """Delete offsets; return the errors of refused partitions."""
+        if group in self.unread:
+            raise self.unread[group]
+        failed = {tp: self.refused[tp] for tp in partitions if tp in self.refused}
+        for tp in set(partitions).difference(failed):
+            del self.stored[group][tp]
+        return failed
 
     def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
         """Return the metadata of several groups' offsets."""
