@@ -11,8 +11,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import ssl
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
@@ -99,7 +102,7 @@ def _kerberos(login: Kerberos, host: str) -> Exchange:
 
 
 def _credentials(login: Kerberos) -> Any:
-    """The credentials of the principal in a keytab, with tickets in memory, which Kerberos renews; None for the user's."""
+    """The credentials of the principal in a keytab, whose tickets Kerberos renews; None for those of the user."""
     if login.keytab is None and login.principal is None:
         return None
     import gssapi
@@ -107,9 +110,22 @@ def _credentials(login: Kerberos) -> Any:
     name = None if login.principal is None else gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     if login.keytab is None:
         return gssapi.Credentials(name=name, usage="initiate")
-    tickets = hashlib.sha256(f"{login.principal}\0{login.keytab}".encode()).hexdigest()
-    store = {"client_keytab": login.keytab, "ccache": f"MEMORY:zkafka-{tickets}"}
+    store = {"client_keytab": login.keytab, "ccache": _tickets(login)}
     return gssapi.Credentials(name=name, usage="initiate", store=store)
+
+
+def _tickets(login: Kerberos) -> str:
+    """The cache of a principal's tickets: a file that the processes of this user share, so that a new one needs no KDC."""
+    shared_by = f"{login.principal}\0{login.keytab}\0{os.environ.get('KRB5CCNAME')}"
+    name = hashlib.sha256(shared_by.encode()).hexdigest()
+    folder = Path(tempfile.gettempdir(), f"zkafka-tickets-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return f"MEMORY:{name}"
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return f"FILE:{folder / name}" if is_private else f"MEMORY:{name}"
 
 
 def _bearer(token: str, extensions: Iterable[str], forget: Callable[[], object]) -> Exchange:

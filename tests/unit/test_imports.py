@@ -34,7 +34,8 @@ OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.librdka
 COMPUTE = {"pyarrow.compute"}
 OF_EXTRAS = {
     *("aws_msk_iam_sasl_signer", "azure", "confluent_kafka.schema_registry", "fastavro", "google.auth", "google.protobuf"),
-    *("grpc_tools", "jsonschema", "matplotlib", "orjson", "pandas", "prometheus_client", "puresasl", "scramp", "gssapi", "cryptography"),
+    *("grpc_tools", "jsonschema", "matplotlib", "orjson", "pandas", "prometheus_client", "puresasl", "scramp"),
+    *("gssapi", "cryptography"),
 }
 PARSERS = {
     "pyspark_zkafka.options.batch",

@@ -212,8 +212,9 @@ def test_tickets_that_expire(
 def test_tickets_that_are_not_renewed(
     login: Callable[..., Options], application: Application, copy: Callable[..., Request]
 ) -> None:
-    """Without another kinit, a query fails at the first login after the end of its ticket, and says what to do."""
-    outcome = application.run(copy("expired", login("RENEWED", min_time_before_relogin="3600000")), timeout_s=120)
+    """Without another kinit, librdkafka fails at the first login after the end of its ticket, and says what to do."""
+    options = {**login("RENEWED", min_time_before_relogin="3600000"), "transport": "librdkafka"}
+    outcome = application.run(copy("expired", options), timeout_s=120)
     assert ADVICE in str(outcome.error)
 
 
