@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 _FIRST_SETUP_S = 3.0
+_OPENING_STEP_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,9 @@ class Client:
                 for line in lines.values():
                     if (connection := line.connection) is not None:
                         waiting.register(connection.fileno(), connection.awaited_events)
-                waiting.poll(max(deadline.left_s, 0) * 1000 + 1)
+                # A connection that is not answered goes on to the host's next address, or is lost, without an event.
+                is_opening = any(line.connection is None or line.connection.is_opening for line in lines.values())
+                waiting.poll(max(min(deadline.left_s, _OPENING_STEP_S if is_opening else deadline.left_s), 0) * 1000 + 1)
         return [answer for answer in answers if answer is not None]
 
     def opening(self, address: Address) -> Connection:
