@@ -255,6 +255,15 @@ def offset_metadata(found: KafkaTopicPartition) -> str:
         return error.object.decode(errors="replace")
 
 
+def are_known(servers: str, known: str) -> bool:
+    """True if all bootstrap servers are among the `known` ones.
+
+    >>> are_known("b2:9092", "b1:9092,b2:9092"), are_known("b2:9092,b3:9092", "b1:9092,b2:9092")
+    (True, False)
+    """
+    return set(known.split(",")).issuperset(servers.split(","))
+
+
 def client_key(properties: Mapping[str, Any]) -> Hashable:
     """The key of a client of librdkafka in a pool: its properties and bootstrap servers, in any order."""
     others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}

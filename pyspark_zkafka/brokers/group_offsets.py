@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.brokers.admin_requests import are_known
 from pyspark_zkafka.brokers.clients import (
+    are_known,
     client_config,
     librdkafka_logger,
     lookup_properties,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.errors import broker_error
 from pyspark_zkafka.brokers.group_offsets import ACTIVE_CODES, commit_requests, group_active
-from pyspark_zkafka.brokers.requests import BrokerRequests, BrokerRoute, Call, CoordinatorRoute
+from pyspark_zkafka.brokers.requests import BrokerRoute, Call, CoordinatorRoute
 from pyspark_zkafka.conditions import UNREADABLE_GROUP
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode
@@ -50,6 +50,8 @@ from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from typing_extensions import Self
 
 
 _OFFSETS_TOPIC = "__consumer_offsets"
@@ -120,20 +122,11 @@ class GroupAdmin(KafkaAdmin):
     """
 
     _has_offsets_topic = False
-    _opened: BrokerRequests | None = None
 
-    def __exit__(self, *exc: object) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.__exit__(*exc)
-        super().__exit__(*exc)
-
-    @property
-    def _requests(self) -> BrokerRequests:
-        if self._opened is None:
-            self._opened = BrokerRequests(self.servers, self._config).__enter__()
-            self._coordinators = CoordinatorRoute(self._opened)
-        return self._opened
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._coordinators = CoordinatorRoute(self._requests)
+        return self
 
     def group_names(self) -> list[str]:
         """The names of all groups of consumers, sorted. Blocks for a request to each broker, all at the same time."""

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pyspark_zkafka.brokers.clients import shared_properties
+from pyspark_zkafka.brokers.clients import are_known, shared_properties
 from pyspark_zkafka.brokers.errors import NO_COORDINATOR_CODES, broker_error, connection_error
 from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.error_codes import NONE, REFRESHING, RETRIABLE, ErrorCode
-from pyspark_zkafka.model.nouns import host_port
+from pyspark_zkafka.model.nouns import TopicPartition, host_port
 from pyspark_zkafka.retries import Backoff, Deadline
 from pyspark_zkafka.wire.client import Client, Question
 from pyspark_zkafka.wire.connection import Address, Connection
@@ -30,7 +30,7 @@ from pyspark_zkafka.wire.group_messages import (
     find_coordinators_request,
     read_coordinators,
 )
-from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, metadata_request, read_metadata
+from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, TopicMetadata, metadata_request, read_metadata
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Reader, Request, Unsupported
 from pyspark_zkafka.wire.settings import client_settings_of
 
@@ -45,6 +45,8 @@ _PATIENCE_S = (3.0, 10.0)
 """The wait for an answer to a metadata request, and to a further one: brokers may be slow."""
 _UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
 _REFUSED_AFTER_S = 2.0  # another broker may accept the login
+_FIRST_ATTEMPT_S = 5.0
+"""The time after which a broker that does not answer is looked up again; each further attempt takes twice the time."""
 _LOOKS = 2
 """Requests after which a missing leader is an error: an election takes longer, and callers have their own patience."""
 _MOST_KEYS = 1_000
@@ -95,12 +97,26 @@ class BrokerRequests:
         self.servers = bootstrap_servers
         self._opened: Client | None = None
 
+    @property
+    def known_servers(self) -> str:
+        """The bootstrap servers, with the brokers of the last metadata. Any thread may ask."""
+        brokers = {} if self._opened is None else self._opened.brokers
+        present = [host_port(*address) for _, address in sorted(brokers.items())]
+        return ",".join(dict.fromkeys(address for address in (*self.servers.split(","), *present) if address))
+
+    def follow(self, bootstrap_servers: str) -> None:
+        """Use the present bootstrap servers if one has a new address: all brokers that the client knows may be gone."""
+        if are_known(bootstrap_servers, self.known_servers):
+            return
+        self.servers = self._properties["bootstrap.servers"] = bootstrap_servers
+        self.client.settings = client_settings_of(self._properties)
+
     def __enter__(self) -> Self:
         try:
             self._opened = Client(client_settings_of(self._properties)).__enter__()
         except Unsupported as why:
             raise UNUSABLE_KAFKA_PROPERTY(
-                f"kafka.* has what requests about groups do not support: {why}; correct it, or leave it out"
+                f"kafka.* has what connections to brokers do not support: {why}; correct it, or leave it out"
             ) from why
         return self
 
@@ -127,6 +143,8 @@ class BrokerRequests:
             found = read_metadata(response)
             if not found.brokers:
                 raise ConnectionLost("the broker has just started, and knows no other brokers yet")
+            if not found.topics.keys() >= set(topics or ()):
+                raise MalformedResponse("the response to Metadata lacks a topic")
             return found
 
         def make(connection: Connection) -> Request:
@@ -188,7 +206,7 @@ class _Settling(Generic[K, A]):
         self.failed: dict[K, ZKafkaError] = {}
 
     def run(self, left: list[K]) -> None:
-        rounds = 0
+        rounds, attempt_s = 0, _FIRST_ATTEMPT_S
         while left:
             try:
                 places, without = self._route.find(left, self._deadline)
@@ -196,15 +214,17 @@ class _Settling(Generic[K, A]):
                 self.failed.update(dict.fromkeys(left, error))
                 return
             again = [key for key in left if key in without and self._may_pass(key, without[key])]
-            again += self._ask({key: places[key] for key in left if key in places})
+            attempt = self._deadline.or_sooner(self._requests.client.deadline(attempt_s))
+            again += self._ask({key: places[key] for key in left if key in places}, attempt)
+            attempt_s *= 2
             if not again or self._deadline.has_passed:
                 return
             rounds += 1
             time.sleep(min(_PAUSES.wait_s(rounds), max(self._deadline.left_s, 0.0)))
             left = again
 
-    def _ask(self, places: Mapping[K, Address]) -> list[K]:
-        """Send the requests, and note the outcomes. Returns the keys to ask about again."""
+    def _ask(self, places: Mapping[K, Address], deadline: Deadline) -> list[K]:
+        """Send the requests, and note the outcomes until the deadline. Returns the keys to ask about again."""
         by_address: dict[Address, list[K]] = {}
         for key, address in places.items():
             by_address.setdefault(address, []).append(key)
@@ -212,7 +232,7 @@ class _Settling(Generic[K, A]):
         parts = [(a, keys[n : n + most]) for a, keys in by_address.items() for n in range(0, len(keys), most)]
         questions = [self._question(address, keys) for address, keys in parts]
         again: list[K] = []
-        outcomes = self._requests.client.ask_all(questions, self._deadline)
+        outcomes = self._requests.client.ask_all(questions, deadline)
         for (address, keys), outcome in zip(parts, outcomes, strict=True):
             for key in keys:
                 if isinstance(outcome, Exception):
@@ -286,6 +306,67 @@ class CoordinatorRoute:
     def forget(self, key: str) -> None:
         """See `Route`."""
         self._addresses.pop(key, None)
+
+
+class LeaderRoute:
+    """The leaders of partitions."""
+
+    def __init__(self, requests: BrokerRequests) -> None:
+        self._requests = requests
+        self._topics: dict[str, TopicMetadata] = {}
+
+    def learn(self, topics: Mapping[str, TopicMetadata]) -> None:
+        """Note the metadata of topics."""
+        self._topics |= topics
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Find the leaders of topics again."""
+        for topic in topics:
+            self._topics.pop(topic, None)
+
+    def find(
+        self, keys: Collection[TopicPartition], deadline: Deadline
+    ) -> tuple[Mapping[TopicPartition, Address], Mapping[TopicPartition, int]]:
+        """See `Route`. Blocks for one request if the leaders of a topic are not known."""
+        unknown = {tp.topic for tp in keys} - self._topics.keys()
+        if unknown:
+            self.learn(self._requests.metadata(sorted(unknown), deadline).topics)
+        found, errors, brokers = dict[TopicPartition, Address](), dict[TopicPartition, int](), self._requests.client.brokers
+        for tp in keys:
+            topic = self._topics[tp.topic]
+            partition = topic.partitions.get(tp.partition)
+            if topic.error != NONE or partition is None:
+                errors[tp] = topic.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif partition.leader not in brokers:
+                errors[tp] = ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                found[tp] = brokers[partition.leader]
+        return found, errors
+
+    def forget(self, key: TopicPartition) -> None:
+        """See `Route`."""
+        self._topics.pop(key.topic, None)
+
+
+class ControllerRoute:
+    """The controller, which any key has; in KRaft mode any broker, which asks the controller."""
+
+    def __init__(self, requests: BrokerRequests) -> None:
+        self._requests = requests
+        self._address: Address | None = None
+
+    def find(self, keys: Collection[str], deadline: Deadline) -> tuple[Mapping[str, Address], Mapping[str, int]]:
+        """See `Route`. Blocks for one request if the controller is not known."""
+        if self._address is None:
+            found = self._requests.metadata(_ALL, deadline)
+            if found.controller is None or found.controller not in found.brokers:
+                return {}, dict.fromkeys(keys, int(ErrorCode.NOT_CONTROLLER))
+            self._address = found.brokers[found.controller].address
+        return dict.fromkeys(keys, self._address), {}
+
+    def forget(self, key: str) -> None:
+        """See `Route`."""
+        self._address = None
 
 
 class BrokerRoute:

@@ -174,7 +174,7 @@ class ClusterState:
                 self._is_cut_off = False
                 if ensemble is not None and self._brokers is not None:
                     self._brokers.follow(self.servers(found))
-                    self._brokers.refresh_metadata(moved_topics(before, found))
+                    self._brokers.forget_leaders(moved_topics(before, found))
                 return found
         elif (refused := ensemble.refused) is not None:
             raise refused
