@@ -2,72 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from urllib.request import urlopen
+from collections.abc import Callable
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.exporters import running_exporter, value
 from tests.support.wire import Wire
 
 pytestmark = pytest.mark.server
-
-_MAIN = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()"]
-_COMMAND = [*_MAIN, "exporter", "--listen-address", "127.0.0.1:0", "--timeout", "30"]
-
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-class Exporter:
-    """A running exporter."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        self.process = process
-        line = process.stderr.readline()
-        found = re.search(r"http://\S+/metrics", line)
-        assert found, line + process.stderr.read()
-        self.url = found.group()
-        self.log = ""  # complete after its end
-
-    def scrape(self) -> Samples:
-        """Return the values of one scrape, by name and labels."""
-        with urlopen(self.url, timeout=60) as response:
-            text = response.read().decode()
-        return {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-
-
-@contextmanager
-def running(zookeeper: str, *options: str) -> Iterator[Exporter]:
-    """Run an exporter, and end it with Ctrl-C."""
-    environment = {**os.environ, "ZKAFKA_ZOOKEEPER": zookeeper}
-    command = [*_COMMAND, *options]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            exporter = Exporter(process)
-            yield exporter
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
-            assert process.stderr is not None
-            exporter.log = process.stderr.read()
-        finally:
-            process.kill()
-
-
-def value(samples: Samples, name: str, **labels: object) -> float | None:
-    """Return a sample's value, or None without such a sample."""
-    return samples.get((name, frozenset((label, str(text)) for label, text in labels.items())))
 
 
 def test_a_scrape(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
@@ -82,7 +25,9 @@ def test_a_scrape(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -
         znodes.create(f"{root}/offsets/{topic}/0", b"4", makepath=True)
         committed = znodes.get(f"{root}/offsets/{topic}/0")[1].mtime / 1000
         leader = zkafka_cluster.assignment(topic)[0][0]
-        with running(zkafka_cluster.zookeeper_connect, "--group-filter", f"^{group}$") as exporter:
+        with running_exporter(
+            "--group-filter", f"^{group}$", ZKAFKA_ZOOKEEPER=zkafka_cluster.zookeeper_connect
+        ) as exporter:
             found = exporter.scrape()
         znodes.delete(root, recursive=True)
     place = {"topic": topic, "partition": 0}
@@ -109,7 +54,10 @@ def test_a_scrape(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -
 def test_zookeeper_fails(zkafka_cluster: LocalCluster) -> None:
     """While ZooKeeper is unreachable, scrapes return zkafka_up 0; the exporter recovers afterwards."""
     _, _, chroot = zkafka_cluster.zookeeper_connect.partition("/")
-    with Wire(zkafka_cluster.port("zookeeper")) as wire, running(f"{wire.address}/{chroot}") as exporter:
+    with (
+        Wire(zkafka_cluster.port("zookeeper")) as wire,
+        running_exporter(ZKAFKA_ZOOKEEPER=f"{wire.address}/{chroot}") as exporter,
+    ):
         assert value(exporter.scrape(), "zkafka_up") == 1
         wire.cut()
         cut = exporter.scrape()

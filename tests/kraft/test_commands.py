@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,20 +43,18 @@ def test_controller(run_kraft: Callable[..., Result]) -> None:
         "admin elect --all --yes",
         "admin delete-topic some --yes",
         "admin config describe",
-        "exporter",
-        "groups list",
-        "groups describe g",
-        "groups members g",
-        "groups verify g",
-        "groups delete g --yes",
-        "groups export g",
-        "groups reset-offsets g --all-topics --to-earliest --yes",
+        "groups import FILE --yes",
+        "groups migrate g --to kafka --yes",
+        "groups reset-offsets g --all-topics --to-earliest --offsets-storage both --yes",
+        "groups list --offsets-storage both",
+        "groups describe g --offsets-storage zookeeper",
+        "exporter --offsets-storage both",
     ],
 )
-def test_commands_of_zookeeper(run_kraft: Callable[..., Result], command: str) -> None:
+def test_commands_of_zookeeper(run_kraft: Callable[..., Result], tmp_path: Path, command: str) -> None:
     """A command that needs ZooKeeper says so in one line, and exits with the status of wrong options."""
-    result = run_kraft(*command.split(), status=2)
+    offsets = tmp_path / "offsets"
+    offsets.write_text("/consumers/g/offsets/t/0:5\n")
+    result = run_kraft(*command.replace("FILE", str(offsets)).split(), status=2)
     (line,) = result.stderr.splitlines()
     assert "--zookeeper" in line or "zookeeper.connect" in line
-    if command.startswith(("groups list", "groups describe", "groups members", "groups verify")):
-        assert "kafka-consumer-groups" in line

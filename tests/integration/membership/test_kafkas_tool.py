@@ -8,42 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
-from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
+from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.groups_tool import GroupsTool, numbers
 from tests.support.memberships import MemberGroup
 from tests.support.stream import Stream
 from tests.support.tiers import seldom
 
-TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CLIENT = "settlement-query"
 PARTITIONS, RECORDS = range(4), 10
-
-Row = dict[str, str]
-
-
-def table(output: str) -> list[Row]:
-    """Return the rows of the tool's table, by column; columns are separated by blanks."""
-    lines = [line.split() for line in output.splitlines() if line.strip()]
-    header = next(n for n, words in enumerate(lines) if words[0] == "GROUP")
-    return [dict(zip(lines[header], words, strict=False)) for words in lines[header + 1 :]]
-
-
-def numbers(assignment: str) -> set[int]:
-    """Return the partitions of an assignment: ``topic(0,1)``, or ``topic:0,1`` since Kafka 4."""
-    return {int(number) for number in assignment.rstrip(");").replace("(", ":").rpartition(":")[2].split(",")}
-
-
-class Tool:
-    """The tool of one version of Kafka, asked about one group."""
-
-    def __init__(self, group: MemberGroup, version: str) -> None:
-        self._where = ("--bootstrap-server", group.cluster.bootstrap_servers, "--describe", "--group", group.name)
-        self._version = version
-
-    def rows(self, *options: str) -> list[Row]:
-        """Return the rows that ``--describe`` prints with some options."""
-        return table(run_kafka_tool(self._version, TOOL, *self._where, *options))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +41,8 @@ def test_description(
     topic = f"shown-{secrets.token_hex(4)}"
     cluster.create_topic(topic, partitions=len(PARTITIONS))
     fill(cluster, topic, RECORDS, PARTITIONS)
-    group, tool = (made := MemberGroup(cluster, kind, topic)), Tool(made, version)
+    group = MemberGroup(cluster, kind, topic)
+    tool = GroupsTool(cluster.bootstrap_servers, group.name, version)
     query = stream({**group.options(), "kafka.client.id": CLIENT}, connection={})
     query.start(processingTime="100 milliseconds")
     query.wait_for(RECORDS * len(PARTITIONS))

@@ -119,10 +119,10 @@ def test_members_of_both_kinds(group: HalfMigrated) -> None:
 
 
 def test_members_in_kafka_alone(group: HalfMigrated) -> None:
-    """When all members are in Kafka, each command says that ZooKeeper does not show them, and which tool does."""
+    """When all members are in Kafka, each command says that ZooKeeper does not show them, and which command does."""
     group.in_zookeeper.close()
     member = group.join(group.in_kafka)
-    hidden = f"Members in Kafka, which ZooKeeper does not show: {group.name} (1); see kafka-consumer-groups"
+    hidden = f"Members in Kafka, which ZooKeeper does not show: {group.name} (1); see `zkafka groups members"
     for command in ("describe", "members", "verify"):
         assert hidden in group.run(command).stderr
     ends = group.in_kafka.places(dict.fromkeys(PARTITIONS, RECORDS))

@@ -23,7 +23,7 @@ from pyspark_zkafka.brokers.admin import (
 from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.log_lookups import LookupSizes
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
-from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, OptionError, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.batch import parse_connection
@@ -144,6 +144,21 @@ def test_unreachable_brokers() -> None:
         with pytest.raises(BrokersUnavailable, match=r"The leaders of t-0, t-1 did not answer: .*Connection refused"):
             admin.list_offsets({T0: LATEST, T1: LATEST})
         admin.refresh_metadata(["t"])
+
+
+def test_a_client_that_cannot_be_replaced(servers: str) -> None:
+    """A client stays if a missing file prevents its replacement. The next attempt replaces it."""
+    with KafkaAdmin(servers, {}) as admin:
+        first = admin._client
+        admin._config |= {"security.protocol": "ssl", "ssl.ca.location": "/missing.pem"}
+        for _ in range(2):
+            with pytest.raises(OptionError, match="UNUSABLE_KAFKA_PROPERTY"):
+                admin._replace_client()
+            assert admin._client is first
+        admin._config |= {"security.protocol": "plaintext", "ssl.ca.location": ""}
+        admin._replace_client()
+        assert admin._client is not first
+        assert admin.list_offsets({T0: LATEST}) == {T0: 5}
 
 
 def test_clients_that_have_forgotten_the_brokers(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
@@ -112,6 +113,26 @@ def test_unreachable(doing: str) -> None:
         with pytest.raises(ClusterStateError, match=rf"BROKERS_UNAVAILABLE\] {doing} the offsets of group g") as caught:
             _ = offsets.committed([PLACE]) if doing == "reading" else offsets.commit({PLACE: 1})
         assert caught.value.retriable
+
+
+def test_commit_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's own time-out is longer than ours: it aborts the process if a coordinator is found in between."""
+    timeouts_s: list[float] = []
+    ask = AdminClient.alter_consumer_group_offsets
+
+    def recorded(*arguments: Any, request_timeout: float) -> Any:
+        timeouts_s.append(request_timeout)
+        return ask(*arguments, request_timeout=request_timeout)
+
+    monkeypatch.setattr(AdminClient, "alter_consumer_group_offsets", recorded)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        silent = f"127.0.0.1:{listener.getsockname()[1]}"
+        with KafkaGroupOffsets(silent, {}, "g", timeout_s=0.5) as offsets:
+            offsets._has_coordinator = True
+            with pytest.raises(BrokersUnavailable, match="committing the offsets of group g"):
+                offsets.commit({PLACE: 5})
+    assert timeouts_s
+    assert min(timeouts_s) > 60
 
 
 def test_further_attempt_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
