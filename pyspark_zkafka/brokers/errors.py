@@ -53,6 +53,11 @@ UNREACHABLE = (
     "addresses in their advertised.listeners can be resolved and reached from here, and that kafka.security.protocol is "
     "theirs"
 )
+CLOSED = (
+    "servers accept connections, but close them or do not answer; check first that kafka.security.protocol (PLAINTEXT by "
+    "default) is the listener's: with TLS SSL or SASL_SSL, with a login SASL_PLAINTEXT or SASL_SSL; then that "
+    "kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), nor a proxy without a broker"
+)
 NO_COORDINATOR = (
     "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
     "and are reachable from here"
@@ -79,13 +84,16 @@ def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError
     return KAFKA_ERROR(f"{text}; see Kafka's documentation of that error")
 
 
-def connection_error(error: Exception, doing: str) -> ZKafkaError:
-    """Our error for one of a connection: ConnectionLost, or a kind of Unsupported. `doing` is the request."""
+def connection_error(error: Exception, doing: str, *, answered: bool = True) -> ZKafkaError:
+    """Our error for one of a connection: ConnectionLost, or a kind of Unsupported. `doing` is the request.
+
+    `answered` if a broker has answered this client before: the protocol of its connections is then right.
+    """
     if isinstance(error, ZKafkaError):
         return error
     text = f"{doing}: {error}"
     if isinstance(error, ConnectionLost):
-        return BROKERS_UNAVAILABLE(f"{text}; {UNREACHABLE}")
+        return BROKERS_UNAVAILABLE(f"{text}; {CLOSED if error.is_silent and not answered else UNREACHABLE}")
     if isinstance(error, LoginRefused):
         return REFUSED_BY_BROKER(f"{text}; {KERBEROS_REMEDY if 'GSSAPI' in text else LOGIN_REMEDY}")
     if isinstance(error, TlsRefused):

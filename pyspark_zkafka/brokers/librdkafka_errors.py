@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.brokers import errors
 from pyspark_zkafka.conditions import (
     BROKERS_UNAVAILABLE,
     FENCED,
@@ -24,88 +25,31 @@ from pyspark_zkafka.errors import BrokersUnavailable, TransactionFailed, ZKafkaE
 REFUSED_FOR_S = 2.0
 """The wait for an answer after a refusal: librdkafka retries, and another broker may accept the connection."""
 
-UNKNOWN_TOPIC_CODES = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_ID,
-    }
-)
-NO_LEADER_CODES = frozenset(
-    {
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        # A broker that was just elected or started may not know the epoch yet, or may know a newer one.
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.KAFKA_STORAGE_ERROR,
-    }
-)
-_UNREACHABLE_CODES = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._PARTIAL,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-    }
-)
+UNKNOWN_TOPIC_CODES = errors.UNKNOWN_TOPIC_CODES | {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+NO_LEADER_CODES = errors.NO_LEADER_CODES
+_UNREACHABLE_CODES = errors.UNREACHABLE_CODES | {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._PARTIAL,
+}
 _LOST_CODES = frozenset({KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN})
-_NO_COORDINATOR_CODES = frozenset(
-    {
-        KafkaError._WAIT_COORD,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
+_NO_COORDINATOR_CODES = errors.NO_COORDINATOR_CODES | {KafkaError._WAIT_COORD}
 _REFUSED_CODES = {
+    **errors.REFUSED_CODES,
     KafkaError._AUTHENTICATION: "check kafka.security.protocol, and the mechanism, user and password in kafka.sasl.*",
-    KafkaError._SSL: (
-        "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's has not expired and names its "
-        "host"
-    ),
-    KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
-        "an ACL must allow Read, Write or Describe on the topic, Create to make a missing one, Alter to add partitions, "
-        "and AlterConfigs to check or change its configuration"
-    ),
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
-        "an ACL must allow Write on the topic, and before Kafka 2.8 IdempotentWrite on the cluster, "
-        "or set kafka.enable.idempotence to false; reading a broker's configuration needs DescribeConfigs on the cluster, "
-        "and creating a topic before Kafka 2.0 needs Create"
-    ),
+    KafkaError._SSL: errors.TLS_REMEDY,
 }
 _KERBEROS = (
     "check kafka.sasl.kerberos.principal, keytab and service.name, that the keytab is on the driver and on every executor, "
     "and that the KDC can be reached; what kinit says is in standard error"
 )
-_UNREACHABLE = (
-    "no broker answered; check that kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), that the "
-    "addresses in their advertised.listeners can be resolved and reached from here, and that kafka.security.protocol is "
-    "theirs"
-)
-_CLOSED = (
-    "servers accept connections, but close them or do not answer; check first that kafka.security.protocol (PLAINTEXT by "
-    "default) is the listener's: with TLS SSL or SASL_SSL, with a login SASL_PLAINTEXT or SASL_SSL; then that "
-    "kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), nor a proxy without a broker"
-)
 _OFFSETS_UNANSWERED = "Failed to get committed offsets"
 _NO_OFFSETS = (
     "no coordinator answered, or a transaction with offsets of the group is open; check that the brokers run, that their "
     "listeners are reachable from here, that kafka.security.protocol is theirs, and that no transaction hangs"
-)
-_NO_COORDINATOR = (
-    "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
-    "and are reachable from here"
 )
 _ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
 _TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
@@ -225,8 +169,8 @@ class ErrorReports:
         if not self._all_down or self._refusal is not None:
             return None
         if self._cause is None and not self.is_answered:  # librdkafka reports refused connections, but not closed ones
-            return BROKERS_UNAVAILABLE(f"{doing}: {_CLOSED}")
-        return BROKERS_UNAVAILABLE(f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
+            return BROKERS_UNAVAILABLE(f"{doing}: {errors.CLOSED}")
+        return BROKERS_UNAVAILABLE(f"{doing}: {self._cause or self.last}; {errors.UNREACHABLE}")
 
 
 def _refuses_certificate(error: KafkaError) -> bool:
@@ -279,9 +223,9 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     if _refuses_certificate(error):
         return REFUSED_BY_BROKER(f"{text}; {_REFUSED_CODES[KafkaError._SSL]}")
     if code in _UNREACHABLE_CODES:
-        return BROKERS_UNAVAILABLE(f"{text}; {_NO_OFFSETS if _OFFSETS_UNANSWERED in text else _UNREACHABLE}")
+        return BROKERS_UNAVAILABLE(f"{text}; {_NO_OFFSETS if _OFFSETS_UNANSWERED in text else errors.UNREACHABLE}")
     if code in _NO_COORDINATOR_CODES:
-        return BROKERS_UNAVAILABLE(f"{text}; {_NO_COORDINATOR}")
+        return BROKERS_UNAVAILABLE(f"{text}; {errors.NO_COORDINATOR}")
     if code in _REFUSED_CODES:
         return REFUSED_BY_BROKER(f"{text}; {_KERBEROS if 'GSSAPI' in text else _REFUSED_CODES[code]}")
     if code == KafkaError._BAD_MSG and _UNREADABLE_RESPONSE in text:

@@ -96,6 +96,7 @@ class BrokerRequests:
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self.servers = bootstrap_servers
         self._opened: Client | None = None
+        self._is_answered = False
 
     @property
     def known_servers(self) -> str:
@@ -169,6 +170,7 @@ class BrokerRequests:
             try:
                 response = self.client.ask_any(make, deadline.or_sooner(self.client.deadline(1.0)), patience_s)
                 if response is not None:
+                    self._is_answered = True
                     return read(response)
             except (ConnectionLost, MalformedResponse, LoginRefused) as error:
                 last = error
@@ -180,7 +182,7 @@ class BrokerRequests:
             now = self.client.clock()
             is_refused = refused_at is not None and now - refused_at >= _REFUSED_AFTER_S
             if is_refused or deadline.has_passed or (failed and now - began >= _UNREACHABLE_AFTER_S):
-                raise connection_error(last, doing) from last
+                raise connection_error(last, doing, answered=self._is_answered) from last
             if failed:
                 time.sleep(min(_PAUSES.wait_s(sum(failed.values())), max(deadline.left_s, 0.0)))
 

@@ -150,7 +150,9 @@ class Link:
         """Close the socket, and return the error to raise."""
         self.close(drop=True)
         cause = "" if error is None else f": {error.strerror or error}"
-        return ConnectionLost(f"{self}: {what}{cause}")
+        lost = ConnectionLost(f"{self}: {what}{cause}")
+        lost.is_silent = error is None or isinstance(error, ConnectionResetError)
+        return lost
 
     def _connect(self, deadline: Deadline) -> Waiting[None]:
         """Connect to the first address of the host that accepts.

@@ -49,7 +49,12 @@ class LoginRefused(Unsupported):
 
 
 class ConnectionLost(Exception):
-    """A connection that could not be opened, was cut, or stayed silent. Another attempt may succeed."""
+    """A connection that could not be opened, was cut, or stayed silent. Another attempt may succeed.
+
+    `is_silent` if the server accepts connections, but then closes them or does not answer.
+    """
+
+    is_silent = False
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Lookups of the ends of many logs: equal to single lookups, with errors by partition."""
+"""Lookups of the ends of logs, with errors by partition."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_zkafka.brokers import admin as admin_module
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import MessageClient, consumer_properties
-from pyspark_zkafka.brokers.log_lookups import LookupSizes, find_watermarks, find_without_records
-from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.log_lookups import find_without_records
+from pyspark_zkafka.errors import UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.options import broker_connection
 from tests.support.transactions import commit
 
 NewTopic = Callable[..., str]
-SIZES = LookupSizes(request=3, bulk=8)  # eight partitions are many, and too many for one request
-Found = dict[TopicPartition, int] | None
 
 
 @pytest.fixture
@@ -32,64 +29,36 @@ def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
     return name
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each bulk lookup of ends of logs, whether it found all of them."""
-    told: list[bool] = []
-
-    def noting(
-        client: MessageClient,
-        wanted: dict[TopicPartition, Position],
-        timeout_s: float,
-        epochs: dict[TopicPartition, int] | None,
-        request_size: int,
-    ) -> dict[TopicPartition, int] | None:
-        found = find_watermarks(client, wanted, timeout_s, epochs, request_size)
-        told.append(found is not None)
-        return found
-
-    monkeypatch.setattr(admin_module, "find_watermarks", noting)
-    return told
-
-
-def test_ends_of_many_logs(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
-    """Earliest and latest offsets of many partitions are looked up in bulk; timestamps and few partitions are not."""
+def test_ends_of_many_logs(topic: str, zkafka_cluster: LocalCluster) -> None:
+    """Earliest and latest offsets, and offsets at a time, are looked up together."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
-    mixed = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
-        assert client.list_offsets(mixed) == {tp: tp.partition * (tp.partition % 2) for tp in partitions}
-        assert client.list_offsets(dict.fromkeys(partitions, LATEST)) == {tp: tp.partition for tp in partitions}
-        assert asked == [True, True]
-        assert client.list_offsets(dict.fromkeys(partitions[:7], LATEST)) == {tp: tp.partition for tp in partitions[:7]}
+    positions = [EARLIEST, LATEST, AtTimestamp(0)]
+    mixed = {tp: positions[tp.partition % 3] for tp in partitions}
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        assert client.list_offsets(mixed) == {tp: tp.partition * (tp.partition % 3 == 1) for tp in partitions}
         ages = client.list_offsets(dict.fromkeys(partitions, AtTimestamp(0)))
         assert ages == {tp: 0 if tp.partition else -1 for tp in partitions}
-        assert asked == [True, True]
 
 
-def test_partition_that_is_not_there(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
-    """A missing partition is reported by name next to the others' offsets; bulk lookups pause until none is missing."""
+def test_partition_that_is_not_there(topic: str, zkafka_cluster: LocalCluster) -> None:
+    """A missing partition is reported by name next to the others' offsets."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
     wanted = dict.fromkeys([*partitions, TopicPartition(topic, 99)], LATEST)
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
         for _ in range(2):
             found, failed = client.list_offsets_each(wanted)
             assert found == {tp: tp.partition for tp in partitions}
             assert [*failed] == [TopicPartition(topic, 99)]
-            assert isinstance(failed[TopicPartition(topic, 99)], NoLeader)
-        assert asked == [False]
-        for _ in range(2):
-            assert client.list_offsets(dict.fromkeys(partitions, LATEST)) == {tp: tp.partition for tp in partitions}
-        assert asked == [False, True]
+            assert isinstance(failed[TopicPartition(topic, 99)], UnknownTopic)
 
 
-def test_added_partitions(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
+def test_added_partitions(topic: str, zkafka_cluster: LocalCluster) -> None:
     """Added partitions are found."""
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
         client.list_offsets({TopicPartition(topic, p): LATEST for p in range(8)})
         zkafka_cluster.add_partitions(topic, 10)
         wanted = {TopicPartition(topic, p): LATEST for p in range(10)}
         assert client.list_offsets(wanted) == {tp: tp.partition if tp.partition < 8 else 0 for tp in wanted}
-    assert asked[0]
 
 
 @contextmanager
@@ -105,26 +74,23 @@ def open_transaction(cluster: LocalCluster, topic: str) -> Iterator[None]:
     producer.abort_transaction(30)
 
 
-def test_leader_epochs(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
-    """Lookups of log ends return leader epochs, for many partitions and for few."""
+def test_leader_epochs(topic: str, zkafka_cluster: LocalCluster) -> None:
+    """Lookups of log ends return leader epochs."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
-        for some in (partitions, partitions[:7]):
-            epochs: dict[TopicPartition, int] = {}
-            client.list_offsets_each(dict.fromkeys(some, LATEST), 30, epochs)
-            assert epochs == dict.fromkeys(some, 0)
-    assert asked == [True]
+    epochs: dict[TopicPartition, int] = {}
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        client.list_offsets_each(dict.fromkeys(partitions, LATEST), 30, epochs)
+    assert epochs == dict.fromkeys(partitions, 0)
 
 
 @pytest.mark.parametrize("read_committed", [False, True])
-def test_open_transaction(topic: str, asked: list[bool], zkafka_cluster: LocalCluster, read_committed: bool) -> None:
+def test_open_transaction(topic: str, zkafka_cluster: LocalCluster, read_committed: bool) -> None:
     """The latest offset is the end of the log, or, with read_committed, the last stable offset."""
     wanted = {TopicPartition(topic, p): LATEST for p in range(8)}
-    client = KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, read_committed=read_committed, sizes=SIZES)
+    client = KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, read_committed=read_committed)
     with open_transaction(zkafka_cluster, topic), client:
         assert client.list_offsets(wanted) == {tp: tp.partition + (not read_committed) for tp in wanted}
         assert client.high_watermarks(wanted) == ({tp: tp.partition + 1 for tp in wanted} if read_committed else {})
-    assert asked == [True]
 
 
 def test_ranges_without_records(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:

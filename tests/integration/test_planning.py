@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.log_lookups import LookupSizes
 from pyspark_zkafka.client_pool import ClientPool, Keep
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -226,12 +225,15 @@ def test_marks_of_commits(planner: Planner, zkafka_cluster: LocalCluster, new_to
         assert [span[3] for span in end["topics"][topic]["partitions"].values()] == [stat.mzxid for stat in stats]
 
 
-def test_more_partitions_than_go_in_a_request(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_more_partitions_than_go_in_a_request(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Offsets of many partitions are looked up in several requests, each partition once and at its own position."""
+    monkeypatch.setattr("pyspark_zkafka.brokers.admin._MOST_PARTITIONS", 3)
     topic = new_topic(partitions=8)
     fill(zkafka_cluster, topic, 1, range(8))
     partitions = [TopicPartition(topic, p) for p in range(8)]
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=LookupSizes(request=3)) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
         wanted = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
         assert client.list_offsets(wanted) == {tp: tp.partition % 2 for tp in partitions}
         found, failed = client.list_offsets_each({**wanted, TopicPartition(topic, 99): LATEST})

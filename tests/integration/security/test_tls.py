@@ -107,7 +107,7 @@ class TestTls:
         assert read_values({**elsewhere, "kafka.ssl.endpoint.identification.algorithm": ""}) == TEN
 
     def test_a_handshake_that_fails_once(self, fortress: LocalCluster, tls: Options) -> None:
-        """A request succeeds on librdkafka's second attempt after a failed handshake."""
+        """A request succeeds after a failed handshake."""
         connection = parse_read(tls).connection
         with FailsOnce(fortress.listener_servers("TLS")) as gate, KafkaAdmin(gate.address, connection.kafka) as admin:
             assert "orders" in admin.topic_names()
@@ -119,7 +119,7 @@ class TestTls:
         """A handshake refused before a request does not fail that request, however slow its response is."""
         connection = parse_read(tls).connection
         with FailsOnce(fortress.listener_servers("TLS")) as gate, KafkaAdmin(gate.address, connection.kafka) as admin:
-            admin.refresh_metadata(["orders"])
+            assert "orders" in admin.topic_names()
             assert gate.refused == 1
             fortress.pause(0)
             later = threading.Timer(REFUSED_FOR_S + 1, fortress.resume, (0,))

@@ -1,4 +1,4 @@
-"""Lookups in logs: requests for offsets, bulk lookups, truncation, and sizes of records, from librdkafka's mock cluster."""
+"""Lookups in logs: truncation, and sizes of records, from librdkafka's mock cluster."""
 
 from __future__ import annotations
 
@@ -8,83 +8,17 @@ from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka import Consumer, KafkaError
 
 from pyspark_zkafka.brokers.clients import consumer_properties, make_consumer
 from pyspark_zkafka.brokers.log_lookups import (
     LogPosition,
     batches,
     find_truncated,
-    find_watermarks,
-    lookup_client,
-    offset_requests,
     sample_record_bytes,
 )
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp
 from pyspark_zkafka.options.batch import parse_connection
-
-POSITIONS = {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): EARLIEST}
-
-
-class FakeClient:
-    """A client whose partition 0 ends at 5; partition 1 is answered with `second`, or left as it was requested.
-
-    New metadata changes `second` to `refreshed`.
-    """
-
-    def __init__(self, second: int | Exception | None, refreshed: int | Exception | None = None) -> None:
-        self.second = second
-        self.refreshed = refreshed
-        self.refreshes: list[tuple[str, ...]] = []
-        self.consumer = self
-
-    def warm_up(self, topic: str) -> None:
-        assert topic == "t"
-
-    def list_topics(self, *topic: str, timeout: float) -> None:
-        assert timeout > 0
-        self.refreshes.append(topic)
-        self.second = self.refreshed
-
-    def offsets_for_times(self, partitions: list[Any], timeout: float) -> list[Any]:
-        assert [partition.offset for partition in partitions] == [-1, -2]
-        if isinstance(self.second, Exception):
-            raise self.second
-        second = partitions[1].offset if self.second is None else self.second
-        return [KafkaTopicPartition("t", 0, 5), KafkaTopicPartition("t", 1, second)]
-
-
-def test_all_answered() -> None:
-    """A bulk lookup returns all offsets if all leaders answer."""
-    assert find_watermarks(FakeClient(0), POSITIONS, 2, {}, 1_000) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
-
-
-@pytest.mark.parametrize("second", [None, -1001, KafkaException(KafkaError(KafkaError._TIMED_OUT))])
-def test_not_all_answered(second: int | Exception | None) -> None:
-    """A bulk lookup returns None if a partition has no answer, or if the request failed."""
-    assert find_watermarks(FakeClient(second), POSITIONS, 2, {}, 1_000) is None
-
-
-@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION])
-def test_outdated_metadata(code: int) -> None:
-    """If no leader is known, the request is repeated once with new metadata."""
-    unknown = KafkaException(KafkaError(code))
-    client = FakeClient(unknown, refreshed=0)
-    assert find_watermarks(client, POSITIONS, 2, {}, 1_000) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
-    client = FakeClient(unknown, refreshed=unknown)
-    assert find_watermarks(client, POSITIONS, 2, {}, 1_000) is None
-    assert client.refreshes == [("t",)]
-
-
-def test_not_open() -> None:
-    """A client outside its with block is refused."""
-    with pytest.raises(RuntimeError, match="with block"):
-        find_watermarks(lookup_client({"bootstrap.servers": "host:1"}, read_committed=False), POSITIONS, 2, {}, 1_000)
-
-
-PARTITIONS = [TopicPartition("t", number) for number in range(5)]
 
 
 def test_batches() -> None:
@@ -92,30 +26,6 @@ def test_batches() -> None:
     assert list(batches([1, 2, 3, 4], 2)) == [[1, 2], [3, 4]]
     assert list(batches([], 2)) == []
 
-
-def test_sizes() -> None:
-    """Each partition is in one request, and no request is too large."""
-    requests = list(offset_requests(dict.fromkeys(PARTITIONS, LATEST), 2, read_committed=False))
-    assert [list(specs) for _, specs in requests] == [PARTITIONS[:2], PARTITIONS[2:4], PARTITIONS[4:]]
-    assert {level for level, _ in requests} == {IsolationLevel.READ_UNCOMMITTED}
-
-
-def test_isolation_levels() -> None:
-    """A client that reads committed records requests only the high watermark uncommitted."""
-    positions = dict(zip(PARTITIONS, [LATEST, HIGH_WATERMARK, EARLIEST, AtTimestamp(7)], strict=False))
-    requests = dict(offset_requests(positions, 100, read_committed=True))
-    assert list(requests[IsolationLevel.READ_COMMITTED]) == [PARTITIONS[0], PARTITIONS[2], PARTITIONS[3]]
-    assert list(requests[IsolationLevel.READ_UNCOMMITTED]) == [PARTITIONS[1]]
-
-
-def test_positions() -> None:
-    """Each position is requested with its timestamp, -2 for the earliest and -1 for the latest."""
-    positions = dict(zip(PARTITIONS, [EARLIEST, LATEST, HIGH_WATERMARK, AtTimestamp(7)], strict=False))
-    ((_, specs),) = offset_requests(positions, 100, read_committed=False)
-    assert [spec._value for spec in specs.values()] == [-2, -1, -1, 7]
-
-
-# --- librdkafka's mock cluster
 
 CONNECTION = parse_connection({"kafka.bootstrap.servers": "mock"})
 T0, T1, EMPTY = (TopicPartition("t", number) for number in range(3))
