@@ -227,7 +227,8 @@ class GroupAdmin(KafkaAdmin):
         found, failed = self._committed(groups)
         for error in failed.values():
             raise error
-        return {group: {tp: answer.metadata for tp, answer in of_group.items()} for group, of_group in found.items()}
+        # confluent-kafka commits metadata with a final zero byte.
+        return {group: {tp: a.metadata.rstrip("\0") for tp, a in of_group.items()} for group, of_group in found.items()}
 
     def _committed(
         self, groups: Iterable[str]

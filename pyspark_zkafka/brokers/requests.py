@@ -204,6 +204,8 @@ class _Settling(Generic[K, A]):
                 return
             rounds += 1
             time.sleep(min(_PAUSES.wait_s(rounds), max(self._deadline.left_s, 0.0)))
+            if self._deadline.has_passed:
+                return
             left = again
 
     def _ask(self, places: Mapping[K, Address]) -> list[K]:
