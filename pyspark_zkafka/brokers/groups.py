@@ -46,7 +46,7 @@ from pyspark_zkafka.wire.group_messages import (
     read_offset_delete,
     read_offset_fetch,
 )
-from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion
+from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 _OFFSETS_TOPIC = "__consumer_offsets"
 _WITHOUT_KIP_848 = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 """Errors of ConsumerGroupDescribe for a group of the classic protocol, and with KIP-848 switched off."""
+_OTHER_TYPES = frozenset({"share", "streams"})
+_OF_ANOTHER_TYPE = "is not a classic group"
+"""The reason of DescribeGroups not to describe share groups and groups of Kafka Streams."""
 _MOST_GROUPS = 500
 _OF_PARTITIONS = frozenset(
     {
@@ -129,7 +132,17 @@ class GroupAdmin(KafkaAdmin):
         return self
 
     def group_names(self) -> list[str]:
-        """The names of all groups of consumers, sorted. Blocks for a request to each broker, all at the same time."""
+        """The names of all groups of consumers, sorted. Raises ZKafkaError if a broker does not answer."""
+        names, failed = self.known_group_names()
+        for error in failed:
+            raise error
+        return names
+
+    def known_group_names(self) -> tuple[list[str], list[ZKafkaError]]:
+        """The names of the groups of consumers that brokers list, sorted, and the errors of the other brokers.
+
+        Blocks for a request to each broker, all at the same time. Raises ZKafkaError if no broker answers.
+        """
         brokers = self._requests.metadata().brokers
 
         def make(connection: Connection, brokers: Sequence[int]) -> Request:
@@ -140,10 +153,11 @@ class GroupAdmin(KafkaAdmin):
 
         call = Call(lambda broker: f"listing the groups of broker {broker}", make, read)
         found, failed = self._requests.each(brokers, BrokerRoute(self._requests), call)
-        for error in failed.values():
-            raise error
+        if not found:
+            raise next(iter(failed.values()))
         listed = (group for answer in found.values() for group in answer.groups)
-        return sorted({group.name for group in listed if group.protocol in (CONSUMER, "") and group.type != "share"})
+        names = {group.name for group in listed if group.protocol in (CONSUMER, "") and group.type not in _OTHER_TYPES}
+        return sorted(names), list(failed.values())
 
     def group_state(self, group: str) -> GroupState:
         """The state of a group. Raises ZKafkaError if it cannot be read. Blocks for a request to its coordinator."""
@@ -206,7 +220,8 @@ class GroupAdmin(KafkaAdmin):
         found, failed = self._committed(groups)
         for error in failed.values():
             raise error
-        return {group: {tp: answer.metadata for tp, answer in of_group.items()} for group, of_group in found.items()}
+        # confluent-kafka commits metadata with a final zero byte.
+        return {group: {tp: a.metadata.rstrip("\0") for tp, a in of_group.items()} for group, of_group in found.items()}
 
     def _committed(
         self, groups: Iterable[str]
@@ -276,7 +291,8 @@ class GroupAdmin(KafkaAdmin):
             return offset_delete_request(connection.version(OFFSET_DELETE), group, partitions)
 
         def read(response: Reader, groups: Sequence[str]) -> dict[str, _Committed]:
-            error, codes = read_offset_delete(response)
+            error, answers = read_offset_delete(response)
+            codes = {tp: answer_of(answers, tp) for tp in partitions} if error == NONE else answers
             is_active = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC in codes.values()
             return {group: _Committed(ErrorCode.NON_EMPTY_GROUP if is_active else error, codes)}
 
@@ -325,7 +341,8 @@ def _committing(doing: str, offsets: Mapping[TopicPartition, int]) -> Call[str, 
         return offset_commit_request(connection.version(OFFSET_COMMIT), groups[0], offsets)
 
     def read(response: Reader, groups: Sequence[str]) -> dict[str, _Committed]:
-        codes = read_offset_commit(response)
+        answers = read_offset_commit(response)
+        codes = {tp: answer_of(answers, tp) for tp in offsets}
         of_all = [code for code in codes.values() if code != NONE and code not in _OF_PARTITIONS]
         return {groups[0]: _Committed(next(iter(of_all), NONE), codes)}
 
@@ -333,9 +350,13 @@ def _committing(doing: str, offsets: Mapping[TopicPartition, int]) -> Call[str, 
 
 
 def _state(group: str, found: DescribedGroup) -> GroupState:
-    if found.error == ErrorCode.GROUP_ID_NOT_FOUND:
+    if found.error == ErrorCode.GROUP_ID_NOT_FOUND and _OF_ANOTHER_TYPE not in (found.message or ""):
         return GroupState(DEAD)
-    if found.protocol not in (CONSUMER, "") or any(member.assigned is None for member in found.members):
+    if (
+        found.error == ErrorCode.GROUP_ID_NOT_FOUND
+        or found.protocol not in (CONSUMER, "")
+        or any(member.assigned is None for member in found.members)
+    ):
         return GroupState.unreadable(
             UNREADABLE_GROUP(
                 f"Group {group} cannot be described: its members are not consumers, or their assignments have another "

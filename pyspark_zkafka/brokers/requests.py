@@ -166,7 +166,10 @@ class BrokerRequests:
         began, failed, refused_at = self.client.clock(), Counter[str](), None
         last: Exception = ConnectionLost("no broker answered in time")
         while True:
-            patience_s = min(_PATIENCE_S[bool(failed)], max(deadline.left_s, 0.1))
+            # One silent broker leaves time for the next.
+            servers = {*self.client.settings.servers, *self.client.brokers.values()}
+            share_s = deadline.left_s / 2 if len(servers) > 1 else deadline.left_s
+            patience_s = min(_PATIENCE_S[bool(failed)], max(share_s, 0.1))
             try:
                 response = self.client.ask_any(make, deadline.or_sooner(self.client.deadline(1.0)), patience_s)
                 if response is not None:
@@ -213,7 +216,7 @@ class _Settling(Generic[K, A]):
             try:
                 places, without = self._route.find(left, self._deadline)
             except ZKafkaError as error:
-                self.failed.update(dict.fromkeys(left, error))
+                self.failed = {**dict.fromkeys(left, error), **self.failed}  # the first reason is that of the others
                 return
             again = [key for key in left if key in without and self._may_pass(key, without[key])]
             attempt = self._deadline.or_sooner(self._requests.client.deadline(attempt_s))
@@ -223,6 +226,8 @@ class _Settling(Generic[K, A]):
                 return
             rounds += 1
             time.sleep(min(_PAUSES.wait_s(rounds), max(self._deadline.left_s, 0.0)))
+            if self._deadline.has_passed:
+                return
             left = again
 
     def _ask(self, places: Mapping[K, Address], deadline: Deadline) -> list[K]:
@@ -239,9 +244,10 @@ class _Settling(Generic[K, A]):
             for key in keys:
                 if isinstance(outcome, Exception):
                     is_lost = isinstance(outcome, ConnectionLost)
-                    doing = f"{self._call.doing(key)} at {host_port(*address)}"
-                    self.failed[key] = connection_error(outcome, doing)
-                    self.failed[key].__cause__ = outcome
+                    if not (is_lost and key in self.failed and self._deadline.has_passed):  # the last attempt is cut short
+                        doing = f"{self._call.doing(key)} at {host_port(*address)}"
+                        self.failed[key] = connection_error(outcome, doing)
+                        self.failed[key].__cause__ = outcome
                     if is_lost:
                         self._route.forget(key)
                         again.append(key)
@@ -282,7 +288,8 @@ class CoordinatorRoute:
 
     def find(self, keys: Collection[str], deadline: Deadline) -> tuple[Mapping[str, Address], Mapping[str, int]]:
         """See `Route`. Blocks for one request for 1,000 groups, or before Kafka 3.0 for one for each group."""
-        left, errors = [group for group in keys if group not in self._addresses], dict[str, int]()
+        errors = dict.fromkeys([group for group in keys if not _fits(group)], int(ErrorCode.INVALID_GROUP_ID))
+        left = [group for group in keys if group not in self._addresses and group not in errors]
         while left:
             asked: list[str] = []
 
@@ -310,6 +317,12 @@ class CoordinatorRoute:
         self._addresses.pop(key, None)
 
 
+def _fits(group: str) -> bool:
+    """True for a name that a request can have: at most 32,767 bytes of UTF-8."""
+    try:
+        return len(group.encode()) < 2**15
+    except UnicodeEncodeError:  # bytes of a command line that are not UTF-8
+        return False
 class LeaderRoute:
     """The leaders of partitions."""
 

@@ -184,7 +184,7 @@ def read_kafka_groups(
     A group that cannot be read does not hide the others: the result's `kafka_problem` says why. Raises GroupError
     (``UNKNOWN_GROUP``) if a named group does not exist.
     """
-    listed = consumer_group_names(brokers) if names is None else list(dict.fromkeys(names))
+    listed, unlisted = consumer_group_names(brokers) if names is None else (list(dict.fromkeys(names)), [])
     requested = [name for name in listed if matching is None or matching.search(name)]
     states = brokers.group_states(requested)
     offsets, failed = brokers.committed_each(requested)
@@ -200,18 +200,27 @@ def read_kafka_groups(
     if logs:
         topics = {tp.topic for group in groups.values() for tp in (*group.kafka_offsets, *group.kafka_owners)}
         found = read_logs(lambda: brokers, brokers.snapshot(sorted(topics))) if topics else found
-    return GroupReports(groups, "kafka", found, unreadable_groups(states, failed))
+    return GroupReports(groups, "kafka", found, unreadable_groups(states, failed, unlisted))
 
 
-def consumer_group_names(brokers: GroupAdmin) -> list[str]:
-    """Return the names of the groups in Kafka, without those that hold a ledger, whose offsets are no positions."""
-    return [name for name in brokers.group_names() if LedgerGroup.parse(name) is None]
+def consumer_group_names(brokers: GroupAdmin) -> tuple[list[str], list[ZKafkaError]]:
+    """Return the names of the groups in Kafka, and the errors of brokers that do not list theirs.
+
+    Without groups that hold a ledger, whose offsets are no positions.
+    """
+    names, failed = brokers.known_group_names()
+    return [name for name in names if LedgerGroup.parse(name) is None], failed
 
 
-def unreadable_groups(states: Mapping[str, GroupState], failed: Mapping[str, ZKafkaError]) -> str | None:
-    """Return why some groups in Kafka cannot be read; None if all can. `failed` has errors of reading their offsets."""
+def unreadable_groups(
+    states: Mapping[str, GroupState], failed: Mapping[str, ZKafkaError], unlisted: Iterable[ZKafkaError] = ()
+) -> str | None:
+    """Return why some groups in Kafka cannot be read; None if all can.
+
+    `failed` has errors of reading their offsets, and `unlisted` of listing them.
+    """
     problems = [state.problem for state in states.values() if state.problem is not None]
-    return "; ".join(dict.fromkeys(error.message for error in (*problems, *failed.values()))) or None
+    return "; ".join(dict.fromkeys(error.message for error in (*unlisted, *problems, *failed.values()))) or None
 
 
 def read_part(

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
-from pyspark_zkafka.errors import UnknownTopic, listing
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.inspect.groups import (
     GroupReport,
     GroupReports,
@@ -90,7 +90,8 @@ def list_(
             reports = read_groups(servers.zookeeper, (lambda: servers.brokers) if lag else None, storage=storage)
         groups = reports.groups
         lags = group_lags(reports) if lag else {}
-        kafka_rows = {} if storage == "zookeeper" else {row["group"]: row for row in _kafka_rows(servers.brokers, lag)}
+        in_kafka, unlisted = ([], []) if storage == "zookeeper" else _kafka_rows(servers.brokers, lag)
+        kafka_rows = {row["group"]: row for row in in_kafka}
     rows: list[Row] = [{**_list_row(group, kafka_rows.get(name)), "lag": lags.get(name)} for name, group in groups.items()]
     rows += [row for name, row in kafka_rows.items() if name not in groups]
     shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
@@ -102,7 +103,7 @@ def list_(
         ordered = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
     in_json = (*shown_columns, Column("unreadable_offsets"))
     target.output.rows(ordered, shown_columns, "There is no group.", in_json=in_json)
-    target.output.note(*reports.logs.problems)
+    target.output.note(*reports.logs.problems, *(error.message for error in unlisted))
     if unreadable:
         target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
 
@@ -136,8 +137,9 @@ def group_lags(reports: GroupReports) -> dict[str, int | None]:
     return {name: total_lag(lags) for name, lags in found.items()}
 
 
-def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
-    names = brokers.group_names()
+def _kafka_rows(brokers: GroupAdmin, lag: bool) -> tuple[list[Row], list[ZKafkaError]]:
+    """Return the rows of groups in Kafka, and the errors of brokers that do not list theirs."""
+    names, unlisted = brokers.known_group_names()
     offsets, unread = brokers.committed_each(names)
     everywhere = {tp for of_group in offsets.values() for tp in of_group if lag}
     ends, failed = brokers.list_offsets_each(dict.fromkeys(everywhere, LATEST)) if everywhere else ({}, {})
@@ -148,7 +150,7 @@ def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
         existing = [tp for tp in offsets[name] if not isinstance(failed.get(tp), UnknownTopic)]
         return total_lag([ends[tp] - offsets[name][tp] if tp in ends else None for tp in existing])
 
-    return [
+    rows: list[Row] = [
         {
             "group": name,
             "members": state.member_count,
@@ -160,6 +162,7 @@ def _kafka_rows(brokers: GroupAdmin, lag: bool) -> list[Row]:
         }
         for name, state in brokers.group_states(names).items()
     ]
+    return rows, unlisted
 
 
 @reads_cluster

@@ -104,7 +104,8 @@ def _stored_in_kafka(target: Target, names: list[str] | None) -> tuple[dict[str,
     """Return the offsets of groups in Kafka, and the problems of reading them."""
     with open_servers(target) as servers:
         brokers = servers.brokers
-        offsets, failed = brokers.committed_each(consumer_group_names(brokers) if names is None else names)
+        listed, unlisted = consumer_group_names(brokers) if names is None else (names, [])
+        offsets, failed = brokers.committed_each(listed)
         without = [name for name, of_group in offsets.items() if not of_group and names is not None]
         if missing := [name for name, state in brokers.group_states(without).items() if state.name == DEAD]:
             raise unknown_groups_in_kafka(missing)
@@ -112,7 +113,7 @@ def _stored_in_kafka(target: Target, names: list[str] | None) -> tuple[dict[str,
         name: StoredOffsets({tp: StoredOffset(offset) for tp, offset in of_group.items()})
         for name, of_group in offsets.items()
     }
-    return stored, [error.message for error in failed.values()]
+    return stored, [error.message for error in (*unlisted, *failed.values())]
 
 
 @dataclass(frozen=True, slots=True)

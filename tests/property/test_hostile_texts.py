@@ -20,11 +20,11 @@ from pyspark_zkafka.model.query_lag import parse_source_offsets
 from pyspark_zkafka.model.topic_names import FilterError, topic_filter
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.records.direct.settings import Login
 from pyspark_zkafka.tools.admin_reassign import parse_reassignment
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from pyspark_zkafka.wire.protocol import Unsupported
 from pyspark_zkafka.wire.sasl import exchange
+from pyspark_zkafka.wire.settings import Login
 from tests.support.cases import each
 from tests.support.tiers import repetitions
 
@@ -215,7 +215,7 @@ SERVER_FINAL = st.sampled_from(["", "v=", "v=QUFB", "v=\xe9", "e=x", "v=" + "A" 
 @given(SERVER_FIRST | st.text(max_size=30), SERVER_FINAL | st.text(max_size=30), st.booleans())
 def test_logins(first: str, final: str, broken: bool) -> None:
     """Any answer to a SCRAM login is refused quickly, as the broker does not know the password."""
-    tokens = exchange(Login("SCRAM-SHA-256", "alice", "a-planted-secret"))
+    tokens = exchange(Login("SCRAM-SHA-256", "alice", "a-planted-secret"), "broker1")
     nonce = next(tokens).decode().rpartition("r=")[2]
     answers = (first.replace("{nonce}", nonce).encode() + b"\xff" * broken, final.encode())
     with pytest.raises(Unsupported) as caught:

@@ -10,9 +10,10 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import transactions
-from pyspark_zkafka.records.direct.producer_messages import Answer, Coordinator, InitProducerId, Message
+from pyspark_zkafka.records.direct.producer_messages import Answer, InitProducerId, Message
 from pyspark_zkafka.records.direct.transactions import DirectTransactions
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.group_messages import Coordinator
 from tests.simulation.transacting import Attempt, Schedule
 
 SCHEDULES = 3_000

@@ -17,13 +17,11 @@ from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct.producer_messages import (
-    GROUP,
     SECOND_PROTOCOL,
     AddOffsets,
     AddPartitions,
     Answer,
     CommitOffset,
-    Coordinator,
     EndTransaction,
     InitProducerId,
     Message,
@@ -31,6 +29,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
 from pyspark_zkafka.records.direct.transactions import DirectTransactions
 from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.wire.group_messages import GROUP, Coordinator
 
 TIMED_OUT, NOT_COORDINATOR = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR
 INVALID_EPOCH, INVALID_STATE = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE

@@ -41,6 +41,8 @@ class GroupBrokers:
         Errors of partitions whose offsets cannot be committed.
     metadata : dict
         Metadata of further groups' offsets.
+    unlisted : collection
+        Errors of brokers that do not list their groups.
     unread : mapping
         Errors of groups whose offsets cannot be read.
     """
@@ -51,6 +53,7 @@ class GroupBrokers:
     offline: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
     refused: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
     metadata: dict[str, dict[TopicPartition, str]] = field(default_factory=dict)
+    unlisted: Collection[ZKafkaError] = ()
     unread: Mapping[str, ZKafkaError] = field(default_factory=dict)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
@@ -75,6 +78,10 @@ class GroupBrokers:
     def group_names(self) -> list[str]:
         """Return the groups with offsets."""
         return sorted([*self.stored, *self.metadata])
+
+    def known_group_names(self) -> tuple[list[str], list[ZKafkaError]]:
+        """Return the groups with offsets, and the errors of brokers that do not answer."""
+        return self.group_names(), list(self.unlisted)
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
         """Return the groups' states."""

@@ -16,8 +16,9 @@ from pyspark_zkafka.errors import TransactionFailed
 from pyspark_zkafka.model.ledger import QueryName
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
-from pyspark_zkafka.records.direct.producer_messages import Answer, CommitOffset, Coordinator, Message
+from pyspark_zkafka.records.direct.producer_messages import Answer, CommitOffset, Message
 from pyspark_zkafka.records.direct.transactions import DirectTransactions
+from pyspark_zkafka.wire.group_messages import Coordinator
 from tests.support.eventually import eventually
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, open_entry, rows

@@ -59,6 +59,7 @@ class HalfMigrated:
     def scrape(self) -> Callable[..., float | None]:
         """Return a lookup of one scrape's values: ``value("kafka_consumergroup_members")`` for this group."""
         connection = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect})
+        assert connection.zookeeper is not None
         ensemble, brokers = EnsembleReader(connection.zookeeper), BrokerReader(connection, "both", 30)
         collector = ClusterCollector(ensemble.read, brokers.read, 30, "both")
         registry = CollectorRegistry()

@@ -25,7 +25,7 @@ from pyspark_zkafka.wire.group_messages import (
     OFFSET_FETCH,
 )
 from pyspark_zkafka.wire.metadata_messages import METADATA
-from pyspark_zkafka.wire.protocol import Api, Reader, array, int16, int32, string
+from pyspark_zkafka.wire.protocol import NO_TAGS, Api, Reader, array, int16, int32, string
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.scripted_groups import (
     SILENT,
@@ -166,6 +166,35 @@ class TestStates:
         state = cluster.open(handlers).group_state("g")
         assert (state.name, state.member_count, state.is_active) == ("Dead", 0, False)
 
+    def test_groups_of_other_types(self, cluster: Cluster) -> None:
+        """A group of Kafka Streams or a share group exists, but cannot be described."""
+
+        def describe(request: Reader) -> bytes:
+            names = [request.required_string() for _ in range(request.count())]
+            rows = [
+                int16(MISSING)
+                + string(f"Group {name} is not a classic group.", flexible=True)
+                + string(name, flexible=True)
+                + 3 * string("", flexible=True)
+                + array([], flexible=True)
+                + int32(0)
+                + NO_TAGS
+                for name in names
+            ]
+            return int32(0) + array(rows, flexible=True) + NO_TAGS
+
+        admin = cluster.open({CONSUMER_GROUP_DESCRIBE: NOT_NEW, DESCRIBE_GROUPS: describe}, DescribeGroups=6)
+        state = admin.group_states(["g"])["g"]
+        assert (state.name, state.problem.condition if state.problem else None) == ("Unreadable", "UNREADABLE_GROUP")
+
+    @pytest.mark.parametrize("name", ["\udcff", "g" * 2**15])
+    def test_names_that_no_request_can_have(self, cluster: Cluster, name: str) -> None:
+        """A name that is too long, or not UTF-8, does not hide other groups."""
+        admin = cluster.open({CONSUMER_GROUP_DESCRIBE: NOT_NEW, DESCRIBE_GROUPS: classic({"g": CONSUMERS})})
+        found = admin.group_states([name, "g"])
+        assert found["g"].name == "Stable"
+        assert "INVALID_GROUP_ID" in str(found[name].problem)
+
     def test_unreadable_groups(self, cluster: Cluster) -> None:
         """A group that is refused, lost or not of consumers has a problem of its own. Others are described."""
         groups: dict[str, Described] = {
@@ -300,6 +329,14 @@ class TestOffsets:
         }
         with pytest.raises(ClusterStateError, match="reading the offsets of group denied"):
             admin.committed("denied")
+
+    def test_partition_that_a_response_lacks(self, cluster: Cluster) -> None:
+        """A commit or a deletion of an offset that the response does not mention is no success."""
+        nothing: Handler = lambda request: array([])  # noqa: E731
+        admin = cluster.open({OFFSET_COMMIT: nothing, OFFSET_DELETE: lambda request: int16(0) + int32(0) + array([])})
+        for change in (lambda: admin.alter_offsets("g", {T0: 5}), lambda: admin.delete_offsets("g", [T0])):
+            with pytest.raises(ZKafkaError, match="the response lacks t-0"):
+                change()
 
     def test_coordinator_that_moved(self, cluster: Cluster) -> None:
         """A group that has another coordinator meanwhile is read there."""

@@ -396,6 +396,12 @@ class TestBrokers:
         assert set(cluster.requests(bad.address, good.address).metadata().brokers) == {7}
         assert bad.connections == 1
 
+    def test_short_timeout(self, cluster: Cluster) -> None:
+        """A silent server does not take all the time of a request."""
+        silent = cluster.scripted(lambda request: SILENT)
+        good = cluster.scripted(Answers({METADATA: lambda request: metadata({7: good.address})}))
+        assert set(cluster.requests(silent.address, good.address, timeout_s=2).metadata().brokers) == {7}
+
     def test_unreachable(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         """If no server can be reached, a request ends before its deadline."""
         monkeypatch.setattr("pyspark_zkafka.brokers.requests._UNREACHABLE_AFTER_S", 0.3)

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from pyspark_zkafka.brokers.groups import GroupState
-from pyspark_zkafka.conditions import UNREADABLE_GROUP
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, UNREADABLE_GROUP
 from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -69,6 +69,19 @@ def test_list(run: Run) -> None:
         "odd": ("Unreadable", "kafka", 99, ODD.message),
         "hidden": ("Empty", "kafka", None, HIDDEN.message),
     }
+
+
+@pytest.mark.parametrize(
+    ("command", "is_failure"), [(list_, False), (describe, False), (verify, True), (export_offsets, True)]
+)
+def test_broker_that_does_not_list_its_groups(run: Run, group_admin: GroupBrokers, command: Any, is_failure: bool) -> None:
+    """Groups of the other brokers are shown, with a note."""
+    group_admin.stored, group_admin.states, group_admin.unread = {"g": {T1: 15}}, {}, {}
+    group_admin.unlisted = [BROKERS_UNAVAILABLE("listing the groups of broker 2: no answer")]
+    rows, notes, status = run(command, **({} if command is list_ else {"all_groups": True}))
+    assert [row["group"] for row in rows] == ([] if command is verify else ["g"])
+    assert "listing the groups of broker 2: no answer" in notes
+    assert status == int(is_failure)
 
 
 @pytest.mark.parametrize("command", [describe, verify, export_offsets])
