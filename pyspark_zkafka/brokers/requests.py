@@ -323,6 +323,8 @@ def _fits(group: str) -> bool:
         return len(group.encode()) < 2**15
     except UnicodeEncodeError:  # bytes of a command line that are not UTF-8
         return False
+
+
 class LeaderRoute:
     """The leaders of partitions."""
 
