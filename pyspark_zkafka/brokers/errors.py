@@ -75,6 +75,8 @@ def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError
         )
     if code in UNREACHABLE_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {UNREACHABLE}")
+    if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        return BROKERS_UNAVAILABLE(f"{text}; a transaction with offsets of the group is open; check that none hangs")
     if code in NO_COORDINATOR_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {NO_COORDINATOR}")
     if code in REFUSED_CODES:

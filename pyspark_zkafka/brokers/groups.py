@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.errors import broker_error
-from pyspark_zkafka.brokers.group_offsets import ACTIVE_CODES, commit_requests, group_active
+from pyspark_zkafka.brokers.group_offsets import ACTIVE_CODES, Committed, commit_call, commit_requests, group_active
 from pyspark_zkafka.brokers.requests import BrokerRoute, Call, CoordinatorRoute
 from pyspark_zkafka.conditions import UNREADABLE_GROUP
 from pyspark_zkafka.errors import ZKafkaError
@@ -23,7 +23,6 @@ from pyspark_zkafka.wire.group_messages import (
     FIRST_OF_ALL_OFFSETS,
     FIRST_OF_MANY_GROUPS,
     LIST_GROUPS,
-    OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
     CommittedOffset,
@@ -35,14 +34,12 @@ from pyspark_zkafka.wire.group_messages import (
     delete_groups_request,
     describe_groups_request,
     list_groups_request,
-    offset_commit_request,
     offset_delete_request,
     offset_fetch_request,
     read_consumer_group_describe,
     read_delete_groups,
     read_describe_groups,
     read_list_groups,
-    read_offset_commit,
     read_offset_delete,
     read_offset_fetch,
 )
@@ -61,15 +58,6 @@ _OTHER_TYPES = frozenset({"share", "streams"})
 _OF_ANOTHER_TYPE = "is not a classic group"
 """The reason of DescribeGroups not to describe share groups and groups of Kafka Streams."""
 _MOST_GROUPS = 500
-_OF_PARTITIONS = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.OFFSET_METADATA_TOO_LARGE,
-        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    }
-)
-"""Errors of a commit that concern one partition."""
 DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
 """States that Kafka names; also of a group that does not exist, and of one whose members have all their partitions."""
 
@@ -108,13 +96,6 @@ class _Listed(NamedTuple):
 
 class _Changed(NamedTuple):
     error: int
-
-
-class _Committed(NamedTuple):
-    """The error of a commit as a whole, which is that of a partition, and the errors by partition."""
-
-    error: int
-    partitions: Mapping[TopicPartition, int]
 
 
 class GroupAdmin(KafkaAdmin):
@@ -246,7 +227,7 @@ class GroupAdmin(KafkaAdmin):
         """
         doing, refused = f"committing offsets of group {group}", dict[TopicPartition, ZKafkaError]()
         for some in commit_requests(dict(sorted(offsets.items()))):
-            found, failed = self._requests.each([group], self._coordinators, _committing(doing, some))
+            found, failed = self._requests.each([group], self._coordinators, commit_call(doing, some))
             for error in failed.values():
                 raise error
             if found[group].error in ACTIVE_CODES:
@@ -290,11 +271,11 @@ class GroupAdmin(KafkaAdmin):
         def make(connection: Connection, groups: Sequence[str]) -> Request:
             return offset_delete_request(connection.version(OFFSET_DELETE), group, partitions)
 
-        def read(response: Reader, groups: Sequence[str]) -> dict[str, _Committed]:
+        def read(response: Reader, groups: Sequence[str]) -> dict[str, Committed]:
             error, answers = read_offset_delete(response)
             codes = {tp: answer_of(answers, tp) for tp in partitions} if error == NONE else answers
             is_active = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC in codes.values()
-            return {group: _Committed(ErrorCode.NON_EMPTY_GROUP if is_active else error, codes)}
+            return {group: Committed(ErrorCode.NON_EMPTY_GROUP if is_active else error, codes)}
 
         call = Call(lambda group: doing, make, read, ACTIVE_CODES, most=1)
         found, failed = self._requests.each([group], self._coordinators, call)
@@ -332,21 +313,6 @@ def _fetching(most: int) -> Call[str, CommittedOffsets]:
         return read_offset_fetch(response, groups)
 
     return Call(lambda group: f"reading the offsets of group {group}", make, read, most=most)
-
-
-def _committing(doing: str, offsets: Mapping[TopicPartition, int]) -> Call[str, _Committed]:
-    """A commit of a group without a member."""
-
-    def make(connection: Connection, groups: Sequence[str]) -> Request:
-        return offset_commit_request(connection.version(OFFSET_COMMIT), groups[0], offsets)
-
-    def read(response: Reader, groups: Sequence[str]) -> dict[str, _Committed]:
-        answers = read_offset_commit(response)
-        codes = {tp: answer_of(answers, tp) for tp in offsets}
-        of_all = [code for code in codes.values() if code != NONE and code not in _OF_PARTITIONS]
-        return {groups[0]: _Committed(next(iter(of_all), NONE), codes)}
-
-    return Call(lambda group: doing, make, read, ACTIVE_CODES, most=1)
 
 
 def _state(group: str, found: DescribedGroup) -> GroupState:

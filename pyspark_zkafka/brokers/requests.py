@@ -190,11 +190,20 @@ class BrokerRequests:
                 time.sleep(min(_PAUSES.wait_s(sum(failed.values())), max(deadline.left_s, 0.0)))
 
     def each(
-        self, keys: Collection[K], route: Route[K], call: Call[K, A], deadline: Deadline | None = None
+        self,
+        keys: Collection[K],
+        route: Route[K],
+        call: Call[K, A],
+        deadline: Deadline | None = None,
+        *,
+        repeats: bool = True,
     ) -> tuple[dict[K, A], dict[K, ZKafkaError]]:
-        """The answer to each key, or its error. Blocks until the last key is settled, or until the deadline."""
+        """The answer to each key, or its error. Blocks until the last key is settled, or until the deadline.
+
+        Unless it `repeats`, each key is asked about once.
+        """
         settling = _Settling(self, route, call, deadline or self.deadline())
-        settling.run(list(dict.fromkeys(keys)))
+        settling.run(list(dict.fromkeys(keys)), repeats=repeats)
         return settling.answers, settling.failed
 
 
@@ -210,7 +219,7 @@ class _Settling(Generic[K, A]):
         self.answers: dict[K, A] = {}
         self.failed: dict[K, ZKafkaError] = {}
 
-    def run(self, left: list[K]) -> None:
+    def run(self, left: list[K], *, repeats: bool) -> None:
         rounds, attempt_s = 0, _FIRST_ATTEMPT_S
         while left:
             try:
@@ -222,7 +231,7 @@ class _Settling(Generic[K, A]):
             attempt = self._deadline.or_sooner(self._requests.client.deadline(attempt_s))
             again += self._ask({key: places[key] for key in left if key in places}, attempt)
             attempt_s *= 2
-            if not again or self._deadline.has_passed:
+            if not again or not repeats:
                 return
             rounds += 1
             time.sleep(min(_PAUSES.wait_s(rounds), max(self._deadline.left_s, 0.0)))
