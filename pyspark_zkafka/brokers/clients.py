@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import is_refusal, kafka_errors
@@ -241,18 +240,6 @@ class MessageClient:
 
 def ignore(error: KafkaError) -> None:
     """Ignore an error of an idle client: its next user receives it again."""
-
-
-def offset_metadata(found: KafkaTopicPartition) -> str:
-    """The metadata of a committed offset, perhaps followed by stray bytes. Empty without metadata.
-
-    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next zero byte in memory. The
-    caller must find the end of the metadata by itself.
-    """
-    try:
-        return found.metadata or ""
-    except UnicodeDecodeError as error:
-        return error.object.decode(errors="replace")
 
 
 def are_known(servers: str, known: str) -> bool:
