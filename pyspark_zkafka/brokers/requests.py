@@ -200,7 +200,7 @@ class _Settling(Generic[K, A]):
                 return
             again = [key for key in left if key in without and self._may_pass(key, without[key])]
             again += self._ask({key: places[key] for key in left if key in places})
-            if not again or self._deadline.has_passed:
+            if not again:
                 return
             rounds += 1
             time.sleep(min(_PAUSES.wait_s(rounds), max(self._deadline.left_s, 0.0)))
