@@ -266,7 +266,9 @@ class Api(NamedTuple):
 
     def version(self, ranges: Mapping[int, tuple[int, int]], newest: int | None = None) -> int:
         """The version to use with a broker, given the broker's versions by key. Raises UnknownVersion if there is none."""
-        low, high = ranges.get(self.key, (0, -1))
+        if self.key not in ranges:
+            raise UnknownVersion(f"the broker has no {self.name}")
+        low, high = ranges[self.key]
         found = min(self.newest if newest is None else newest, high)
         if found < max(self.oldest, low):
             raise UnknownVersion(f"the broker has {self.name} {low} to {high}, not {self.oldest} to {self.newest}")

@@ -598,7 +598,7 @@ def test_a_large_row() -> None:
         ({PRODUCE: (0, 2), INIT_PRODUCER_ID: (0, 1)}, "none", "Produce 0 to 2"),
         ({PRODUCE: (0, 3), INIT_PRODUCER_ID: (0, 1)}, "none", "Produce 0 to 3"),
         ({PRODUCE: (0, 6), INIT_PRODUCER_ID: (0, 1)}, "zstd", "without zstd"),
-        ({}, "none", "Produce 0 to -1"),
+        ({}, "none", "the broker has no Produce"),
     ],
     ids=["old batches", "Kafka 0.11", "without zstd", "without Produce"],
 )
