@@ -51,7 +51,6 @@ from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion, answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 _OFFSETS_TOPIC = "__consumer_offsets"
 _WITHOUT_KIP_848 = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 """Errors of ConsumerGroupDescribe for a group of the classic protocol, and with KIP-848 switched off."""
@@ -133,6 +132,7 @@ class GroupAdmin(KafkaAdmin):
 
     @property
     def _requests(self) -> BrokerRequests:
+        # Opened by the first request about groups: librdkafka connects with properties that this client lacks.
         if self._opened is None:
             self._opened = BrokerRequests(self.servers, self._config).__enter__()
             self._coordinators = CoordinatorRoute(self._opened)
@@ -357,13 +357,11 @@ def _committing(doing: str, offsets: Mapping[TopicPartition, int]) -> Call[str, 
 
 
 def _state(group: str, found: DescribedGroup) -> GroupState:
-    if found.error == ErrorCode.GROUP_ID_NOT_FOUND and _OF_ANOTHER_TYPE not in (found.message or ""):
+    is_missing = found.error == ErrorCode.GROUP_ID_NOT_FOUND
+    if is_missing and _OF_ANOTHER_TYPE not in (found.message or ""):
         return GroupState(DEAD)
-    if (
-        found.error == ErrorCode.GROUP_ID_NOT_FOUND
-        or found.protocol not in (CONSUMER, "")
-        or any(member.assigned is None for member in found.members)
-    ):
+    is_of_consumers = found.protocol in (CONSUMER, "") and all(member.assigned is not None for member in found.members)
+    if is_missing or not is_of_consumers:
         return GroupState.unreadable(
             UNREADABLE_GROUP(
                 f"Group {group} cannot be described: its members are not consumers, or their assignments have another "

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.brokers.errors import KERBEROS_REMEDY
 from pyspark_zkafka.conditions import (
     BROKERS_UNAVAILABLE,
     FENCED,
@@ -84,10 +85,7 @@ _REFUSED_CODES = {
         "and creating a topic before Kafka 2.0 needs Create"
     ),
 }
-_KERBEROS = (
-    "check kafka.sasl.kerberos.principal, keytab and service.name, that the keytab is on the driver and on every executor, "
-    "and that the KDC can be reached; what kinit says is in standard error"
-)
+_KERBEROS = f"{KERBEROS_REMEDY}; what kinit says is in standard error"
 _UNREACHABLE = (
     "no broker answered; check that kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), that the "
     "addresses in their advertised.listeners can be resolved and reached from here, and that kafka.security.protocol is "
