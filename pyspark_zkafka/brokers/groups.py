@@ -316,13 +316,11 @@ def _fetching(most: int) -> Call[str, CommittedOffsets]:
 
 
 def _state(group: str, found: DescribedGroup) -> GroupState:
-    if found.error == ErrorCode.GROUP_ID_NOT_FOUND and _OF_ANOTHER_TYPE not in (found.message or ""):
+    is_missing = found.error == ErrorCode.GROUP_ID_NOT_FOUND
+    if is_missing and _OF_ANOTHER_TYPE not in (found.message or ""):
         return GroupState(DEAD)
-    if (
-        found.error == ErrorCode.GROUP_ID_NOT_FOUND
-        or found.protocol not in (CONSUMER, "")
-        or any(member.assigned is None for member in found.members)
-    ):
+    is_of_consumers = found.protocol in (CONSUMER, "") and all(member.assigned is not None for member in found.members)
+    if is_missing or not is_of_consumers:
         return GroupState.unreadable(
             UNREADABLE_GROUP(
                 f"Group {group} cannot be described: its members are not consumers, or their assignments have another "

@@ -42,10 +42,7 @@ _REFUSED_CODES = {
     KafkaError._AUTHENTICATION: "check kafka.security.protocol, and the mechanism, user and password in kafka.sasl.*",
     KafkaError._SSL: errors.TLS_REMEDY,
 }
-_KERBEROS = (
-    "check kafka.sasl.kerberos.principal, keytab and service.name, that the keytab is on the driver and on every executor, "
-    "and that the KDC can be reached; what kinit says is in standard error"
-)
+_KERBEROS = f"{errors.KERBEROS_REMEDY}; what kinit says is in standard error"
 _OFFSETS_UNANSWERED = "Failed to get committed offsets"
 _NO_OFFSETS = (
     "no coordinator answered, or a transaction with offsets of the group is open; check that the brokers run, that their "

@@ -225,7 +225,7 @@ class _Settling(Generic[K, A]):
             try:
                 places, without = self._route.find(left, self._deadline)
             except ZKafkaError as error:
-                self.failed = {**dict.fromkeys(left, error), **self.failed}  # the first reason is that of the others
+                self.failed = {**dict.fromkeys(left, error), **self.failed}  # a key keeps its first error
                 return
             again = [key for key in left if key in without and self._may_pass(key, without[key])]
             attempt = self._deadline.or_sooner(self._requests.client.deadline(attempt_s))

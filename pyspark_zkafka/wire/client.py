@@ -167,7 +167,7 @@ class Client:
                 for line in lines.values():
                     if (connection := line.connection) is not None:
                         waiting.register(connection.fileno(), connection.awaited_events)
-                # A connection that is not answered goes on to the host's next address, or is lost, without an event.
+                # No event tells that an address does not answer: the host's next one is due, or the connection is lost.
                 is_opening = any(line.connection is None or line.connection.is_opening for line in lines.values())
                 waiting.poll(max(min(deadline.left_s, _OPENING_STEP_S if is_opening else deadline.left_s), 0) * 1000 + 1)
         return [answer for answer in answers if answer is not None]

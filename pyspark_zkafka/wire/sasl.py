@@ -102,7 +102,7 @@ def _kerberos(login: Kerberos, host: str) -> Exchange:
 
 
 def _credentials(login: Kerberos) -> Any:
-    """The credentials of the principal in a keytab, whose tickets Kerberos renews; None for those of the user."""
+    """Credentials from the keytab, or the principal's present tickets; None for the default tickets of the user."""
     if login.keytab is None and login.principal is None:
         return None
     import gssapi

@@ -40,7 +40,7 @@ CONSUMERS = ("classic", "kip848", "empty", "crowded")
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups by kind; the topic of most, with three partitions, of which two have records; and the topic of `crowded`."""
+    """Groups by kind. Most read `topic`: three partitions, two of them with records. Kind ``crowded`` reads `small`."""
 
     cluster: LocalCluster
     topic: str

@@ -100,7 +100,7 @@ class GroupBrokers:
         return {name: self.committed(name) for name in groups}
 
     def committed_each(self, groups: Iterable[str]) -> tuple[dict[str, Offsets], dict[str, ZKafkaError]]:
-        """Return several groups' offsets, and the errors of those that cannot be read."""
+        """Return the offsets of several groups, and an error for each group that cannot be read."""
         names = list(groups)
         found = {name: self.committed(name) for name in names if name not in self.unread}
         return found, {name: self.unread[name] for name in names if name in self.unread}

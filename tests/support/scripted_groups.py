@@ -43,9 +43,9 @@ Handler = Callable[[Reader], "bytes | None"]
 
 
 class Answers:
-    """A script that answers each API by its handler, which gets the body of the request and returns that of the response.
+    """A script with a handler for each API. A handler gets the body of a request, and returns the body of the response.
 
-    The handler returns None to close the connection, as without a handler, and `SILENT` for no response.
+    It returns None to close the connection, as without a handler, and `SILENT` for no response.
     """
 
     def __init__(self, handlers: Mapping[Api, Handler]) -> None:

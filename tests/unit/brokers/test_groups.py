@@ -389,7 +389,7 @@ class TestGroups:
     """Lists of groups, and their deletion."""
 
     def test_names(self, cluster: Cluster) -> None:
-        """The groups of consumers of all brokers are listed, with those that have only offsets, sorted."""
+        """Groups of consumers, also those with offsets alone, are listed from all brokers, sorted."""
         first = listed_groups({"b": "consumer", "connect": "connect", "empty": ""})
         admin = cluster.open({LIST_GROUPS: lambda request: first}, others=lambda request: listed_groups({"a": "consumer"}))
         assert admin.group_names() == ["a", "b", "empty"]

@@ -131,7 +131,7 @@ def test_error_that_passes(cluster: Cluster) -> None:
 
 
 def test_error_of_one_key(cluster: Cluster) -> None:
-    """An error that does not pass is that of its key, after one request."""
+    """An error that cannot pass fails its key after one request."""
     ask, asked = refusing({"b": ErrorCode.GROUP_AUTHORIZATION_FAILED})
     place = cluster.broker(ask)
     found, failed = cluster.requests().each(["a", "b"], Table(a=(place,), b=(place,)), asking())
@@ -308,7 +308,7 @@ class TestCoordinators:
 
     @pytest.mark.parametrize(("version", "lookups"), [(4, 1), (0, 3)])
     def test_lookups_of_many(self, cluster: Cluster, version: int, lookups: int) -> None:
-        """Since Kafka 3.0, one request finds the coordinators of many groups. An error is that of its group."""
+        """Since Kafka 3.0, one request finds the coordinators of many groups. An error fails only its group."""
         ask, asked = refusing()
         place = cluster.broker(ask)
 

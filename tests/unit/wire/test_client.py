@@ -222,7 +222,7 @@ def test_connection_that_is_not_answered(unanswering: Address) -> None:
 
 
 def test_host_with_several_addresses(unanswering: Address, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host's next address is tried after one that does not answer."""
+    """If one address of a host does not answer, the next one is tried."""
     resolve = socket.getaddrinfo
     with ExitStack() as stack, client() as opened:
         (broker,) = brokers(stack, echo)
