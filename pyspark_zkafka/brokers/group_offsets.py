@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,16 +15,19 @@ from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.wire.group_messages import (
+    FIRST_OF_ALL_OFFSETS,
+    FIRST_OF_MANY_GROUPS,
     FIRST_STABLE,
     OFFSET_COMMIT,
     OFFSET_FETCH,
     CommittedOffset,
+    CommittedOffsets,
     offset_commit_request,
     offset_fetch_request,
     read_offset_commit,
     read_offset_fetch,
 )
-from pyspark_zkafka.wire.protocol import answer_of
+from pyspark_zkafka.wire.protocol import UnknownVersion, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +58,7 @@ _OF_PARTITIONS = frozenset(
 """Errors of a commit that concern one partition."""
 
 MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
+_MOST_GROUPS = 500
 _TIMEOUT_S = 30.0
 _ATTEMPT_S = 5.0
 _PAUSE_S = 0.2
@@ -92,9 +97,58 @@ def commit_call(doing: str, offsets: Mapping[TopicPartition, int]) -> Call[str, 
     return Call(lambda group: doing, make, read, ACTIVE_CODES, most=1)
 
 
-class _Fetched(NamedTuple):
-    error: int
-    offsets: Mapping[TopicPartition, CommittedOffset]
+def fetch_offsets(
+    requests: BrokerRequests,
+    coordinators: CoordinatorRoute,
+    asked: Mapping[str, Collection[TopicPartition] | None],
+    timeout_s: float = math.inf,
+    *,
+    stable: bool = False,
+) -> tuple[dict[str, dict[TopicPartition, CommittedOffset]], dict[str, ZKafkaError]]:
+    """Fetch the offsets of groups: of some partitions of each, or all with None. Partitions without an offset are absent.
+
+    Returns the error of each group that cannot be read. With `stable`, waits for the ends of open transactions with an
+    offset, which brokers since 2.5 report. Blocks for a request to each coordinator, or before Kafka 3.0 for each group.
+    `timeout_s` can shorten the time-out of a request.
+    """
+    together = _fetching(asked, stable=stable, most=_MOST_GROUPS)
+    found, failed = requests.each(asked, coordinators, together, requests.deadline(timeout_s))
+    alone = [group for group, error in failed.items() if isinstance(error.__cause__, UnknownVersion)]
+    if alone:
+        one_by_one = _fetching(asked, stable=stable, most=1)
+        found_alone, failed_alone = requests.each(alone, coordinators, one_by_one, requests.deadline(timeout_s))
+        found |= found_alone
+        failed = {group: error for group, error in failed.items() if group not in alone} | failed_alone
+    stored = {group: answer.offsets.items() for group, answer in found.items()}
+    return {
+        group: {tp: offset for tp, offset in offsets if offset.offset >= 0} for group, offsets in stored.items()
+    }, failed
+
+
+def _fetching(
+    asked: Mapping[str, Collection[TopicPartition] | None], *, stable: bool, most: int
+) -> Call[str, CommittedOffsets]:
+    """The offsets of groups; the first error of a group's partitions is that of the group."""
+
+    def make(connection: Connection, groups: Sequence[str]) -> Request:
+        version = connection.version(OFFSET_FETCH)
+        least = FIRST_OF_ALL_OFFSETS if any(asked[group] is None for group in groups) else version
+        if version < (least := FIRST_OF_MANY_GROUPS if most > 1 else least):
+            raise UnknownVersion(f"the broker has {OFFSET_FETCH.name} up to {version}, not {least}")
+        return offset_fetch_request(version, {g: asked[g] for g in groups}, stable=stable and version >= FIRST_STABLE)
+
+    def read(response: Reader, groups: Sequence[str]) -> dict[str, CommittedOffsets]:
+        found = read_offset_fetch(response, groups)
+        return {group: _with_error(found[group], asked[group]) for group in groups if group in found}
+
+    return Call(lambda group: f"reading the offsets of group {group}", make, read, most=most)
+
+
+def _with_error(found: CommittedOffsets, asked: Collection[TopicPartition] | None) -> CommittedOffsets:
+    if found.error != NONE:
+        return found
+    codes = [answer_of(found.offsets, tp).error for tp in (found.offsets if asked is None else asked)]
+    return CommittedOffsets(next(filter(None, codes), NONE), found.offsets)
 
 
 class KafkaGroupOffsets:
@@ -102,7 +156,6 @@ class KafkaGroupOffsets:
 
     Commits have no member and no generation, like those of the JVM's old consumer with ``offsets.storage=kafka``. Brokers
     accept them while the group has no members. Only the connection's `properties` are used. `timeout_s` limits each call.
-    Without `waits`, `committed` ignores offsets in open transactions.
     """
 
     def __init__(
@@ -111,14 +164,10 @@ class KafkaGroupOffsets:
         properties: Mapping[str, Any],
         group: str,
         timeout_s: float = _TIMEOUT_S,
-        *,
-        waits: bool = True,
     ) -> None:
         self._requests = BrokerRequests(bootstrap_servers, {**properties, "socket.timeout.ms": int(timeout_s * 1000)})
         self._coordinators = CoordinatorRoute(self._requests)
         self._group = group
-        self._timeout_s = timeout_s
-        self._waits = waits
 
     def follow(self, bootstrap_servers: str) -> None:
         """Use the present bootstrap servers if one has a new address: all brokers that the client knows may be gone."""
@@ -132,30 +181,17 @@ class KafkaGroupOffsets:
         self._requests.__exit__(*exc)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offsets to read. Partitions without one are absent. Blocks for a request, for at most `timeout_s`."""
-        return {tp: offset for tp, (offset, _) in self.committed_with_metadata(partitions).items()}
+        """The next offsets to read. Partitions without one are absent. Blocks for a request, for at most `timeout_s`.
 
-    def committed_with_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        """Like `committed`, each offset with its metadata.
-
-        With `waits`, waits for the end of an open transaction with an offset, which brokers since 2.5 report.
+        Waits for the end of an open transaction with an offset, which brokers since 2.5 report.
         """
         if not partitions:
             return {}
-        asked = list(partitions)
-
-        def make(connection: Connection, groups: Sequence[str]) -> Request:
-            version = connection.version(OFFSET_FETCH)
-            return offset_fetch_request(version, {self._group: asked}, stable=self._waits and version >= FIRST_STABLE)
-
-        def read(response: Reader, groups: Sequence[str]) -> dict[str, _Fetched]:
-            found = answer_of(read_offset_fetch(response, groups), self._group)
-            codes = [answer_of(found.offsets, tp).error for tp in asked] if found.error == NONE else [found.error]
-            return {self._group: _Fetched(next(filter(None, codes), NONE), found.offsets)}
-
-        doing = f"reading the offsets of group {self._group}"
-        found = self._ask(Call(lambda group: doing, make, read, most=1), None)
-        return {tp: (found.offsets[tp].offset, found.offsets[tp].metadata) for tp in asked if found.offsets[tp].offset >= 0}
+        found, failed = fetch_offsets(self._requests, self._coordinators, {self._group: partitions}, stable=True)
+        for error in failed.values():
+            raise error
+        offsets = found[self._group]
+        return {tp: offsets[tp].offset for tp in partitions if tp in offsets}
 
     def commit(self, offsets: Mapping[TopicPartition, int], due: _Due | None = None) -> None:
         """Set the next offsets to read, whatever is stored. Before each attempt, `due` selects the partitions to commit.
@@ -187,18 +223,16 @@ class KafkaGroupOffsets:
 
     def _attempt(self, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> None:
         doing = f"committing the offsets of group {self._group}"
-        found = self._ask(commit_call(doing, offsets), deadline, repeats=False)
+        call, groups = commit_call(doing, offsets), [self._group]
+        answers, failed = self._requests.each(groups, self._coordinators, call, deadline, repeats=False)
+        for error in failed.values():
+            raise error
+        found = answers[self._group]
         if found.error in ACTIVE_CODES:
             raise group_active(self._group, doing)
         for tp, code in found.partitions.items():
             if code != NONE:
                 raise broker_error(code, f"committing the offset of group {self._group} in {tp}")
-
-    def _ask(self, call: Call[str, Any], deadline: Deadline | None, *, repeats: bool = True) -> Any:
-        found, failed = self._requests.each([self._group], self._coordinators, call, deadline, repeats=repeats)
-        for error in failed.values():
-            raise error
-        return found[self._group]
 
 
 def group_active(group: str, doing: str) -> ZKafkaError:

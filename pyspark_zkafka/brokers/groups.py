@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.errors import broker_error
-from pyspark_zkafka.brokers.group_offsets import ACTIVE_CODES, Committed, commit_call, commit_requests, group_active
+from pyspark_zkafka.brokers.group_offsets import (
+    ACTIVE_CODES,
+    Committed,
+    commit_call,
+    commit_requests,
+    fetch_offsets,
+    group_active,
+)
 from pyspark_zkafka.brokers.requests import BrokerRoute, Call, CoordinatorRoute
 from pyspark_zkafka.conditions import UNREADABLE_GROUP
 from pyspark_zkafka.errors import ZKafkaError
@@ -20,13 +28,8 @@ from pyspark_zkafka.wire.group_messages import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
-    FIRST_OF_ALL_OFFSETS,
-    FIRST_OF_MANY_GROUPS,
     LIST_GROUPS,
     OFFSET_DELETE,
-    OFFSET_FETCH,
-    CommittedOffset,
-    CommittedOffsets,
     DescribedGroup,
     DescribedMember,
     ListedGroup,
@@ -35,13 +38,11 @@ from pyspark_zkafka.wire.group_messages import (
     describe_groups_request,
     list_groups_request,
     offset_delete_request,
-    offset_fetch_request,
     read_consumer_group_describe,
     read_delete_groups,
     read_describe_groups,
     read_list_groups,
     read_offset_delete,
-    read_offset_fetch,
 )
 from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion, answer_of
 
@@ -57,7 +58,6 @@ _WITHOUT_KIP_848 = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTE
 _OTHER_TYPES = frozenset({"share", "streams"})
 _OF_ANOTHER_TYPE = "is not a classic group"
 """The reason of DescribeGroups not to describe share groups and groups of Kafka Streams."""
-_MOST_GROUPS = 500
 DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
 """States that Kafka names; also of a group that does not exist, and of one whose members have all their partitions."""
 
@@ -112,19 +112,21 @@ class GroupAdmin(KafkaAdmin):
         self._coordinators = CoordinatorRoute(self._requests)
         return self
 
-    def group_names(self) -> list[str]:
+    def group_names(self, timeout_s: float = math.inf) -> list[str]:
         """The names of all groups of consumers, sorted. Raises ZKafkaError if a broker does not answer."""
-        names, failed = self.known_group_names()
+        names, failed = self.known_group_names(timeout_s)
         for error in failed:
             raise error
         return names
 
-    def known_group_names(self) -> tuple[list[str], list[ZKafkaError]]:
+    def known_group_names(self, timeout_s: float = math.inf) -> tuple[list[str], list[ZKafkaError]]:
         """The names of the groups of consumers that brokers list, sorted, and the errors of the other brokers.
 
-        Blocks for a request to each broker, all at the same time. Raises ZKafkaError if no broker answers.
+        Blocks for a request to each broker, all at the same time. `timeout_s` can shorten the time-out of a request. Raises
+        ZKafkaError if no broker answers.
         """
-        brokers = self._requests.metadata().brokers
+        deadline = self._requests.deadline(timeout_s)
+        brokers = self._requests.metadata(deadline=deadline).brokers
 
         def make(connection: Connection, brokers: Sequence[int]) -> Request:
             return list_groups_request(connection.version(LIST_GROUPS))
@@ -133,7 +135,7 @@ class GroupAdmin(KafkaAdmin):
             return dict.fromkeys(brokers, _Listed(*read_list_groups(response)))
 
         call = Call(lambda broker: f"listing the groups of broker {broker}", make, read)
-        found, failed = self._requests.each(brokers, BrokerRoute(self._requests), call)
+        found, failed = self._requests.each(brokers, BrokerRoute(self._requests), call, deadline)
         if not found:
             raise next(iter(failed.values()))
         listed = (group for answer in found.values() for group in answer.groups)
@@ -190,34 +192,29 @@ class GroupAdmin(KafkaAdmin):
 
     def committed_each(self, groups: Iterable[str]) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, ZKafkaError]]:
         """All committed offsets of each group, and the error of each group that cannot be read."""
-        found, failed = self._committed(groups)
+        names = list(dict.fromkeys(groups))
+        if not names or not self.has_coordinators(names[0]):
+            return {name: {} for name in names}, {}
+        found, failed = fetch_offsets(self._requests, self._coordinators, dict.fromkeys(names))
         return {group: {tp: answer.offset for tp, answer in of_group.items()} for group, of_group in found.items()}, failed
 
-    def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
-        """The metadata of all committed offsets of the groups, empty without metadata; see `committed_many`.
+    def committed_metadata(
+        self,
+        asked: Mapping[str, Collection[TopicPartition] | None],
+        timeout_s: float = math.inf,
+        *,
+        stable: bool = False,
+    ) -> dict[str, dict[TopicPartition, str]]:
+        """The metadata of committed offsets of groups, empty without metadata: of some partitions, or of all with None.
 
-        Offsets in open transactions do not count.
+        Raises the error of a group that cannot be read. Offsets in open transactions do not count; with `stable`, waits for
+        the ends of these transactions. Creates ``__consumer_offsets``. `timeout_s` can shorten the time-out of a request.
         """
-        found, failed = self._committed(groups)
+        found, failed = fetch_offsets(self._requests, self._coordinators, asked, timeout_s, stable=stable)
         for error in failed.values():
             raise error
         # confluent-kafka commits metadata with a final zero byte.
         return {group: {tp: a.metadata.rstrip("\0") for tp, a in of_group.items()} for group, of_group in found.items()}
-
-    def _committed(
-        self, groups: Iterable[str]
-    ) -> tuple[dict[str, dict[TopicPartition, CommittedOffset]], dict[str, ZKafkaError]]:
-        names = list(dict.fromkeys(groups))
-        if not names or not self.has_coordinators(names[0]):
-            return {name: {} for name in names}, {}
-        found, failed = self._requests.each(names, self._coordinators, _fetching(most=_MOST_GROUPS))
-        # Before Kafka 3.0, a request is for one group.
-        alone = [group for group, error in failed.items() if isinstance(error.__cause__, UnknownVersion)]
-        if alone:
-            found, failed_alone = self._requests.each(alone, self._coordinators, _fetching(most=1))
-            failed = {group: error for group, error in failed.items() if group not in alone} | failed_alone
-        stored = {group: answer.offsets.items() for group, answer in found.items()}
-        return {group: {tp: a for tp, a in offsets if a.offset >= 0} for group, offsets in stored.items()}, failed
 
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
         """Set a group's offsets, whatever is stored. Returns the errors of partitions that the brokers refuse.
@@ -297,22 +294,6 @@ class GroupAdmin(KafkaAdmin):
 
 def _describing(group: str) -> str:
     return f"describing group {group}"
-
-
-def _fetching(most: int) -> Call[str, CommittedOffsets]:
-    """All offsets of groups; for more than one in a request, brokers must be new enough."""
-
-    def make(connection: Connection, groups: Sequence[str]) -> Request:
-        version = connection.version(OFFSET_FETCH)
-        least = FIRST_OF_MANY_GROUPS if most > 1 else FIRST_OF_ALL_OFFSETS
-        if version < least:
-            raise UnknownVersion(f"the broker has {OFFSET_FETCH.name} up to {version}, not {least}")
-        return offset_fetch_request(version, dict.fromkeys(groups), stable=False)
-
-    def read(response: Reader, groups: Sequence[str]) -> dict[str, CommittedOffsets]:
-        return read_offset_fetch(response, groups)
-
-    return Call(lambda group: f"reading the offsets of group {group}", make, read, most=most)
 
 
 def _state(group: str, found: DescribedGroup) -> GroupState:

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_zkafka.brokers.clients import MessageClient, client_key, lookup_properties
+from pyspark_zkafka.brokers.clients import MessageClient, client_key
 from pyspark_zkafka.client_pool import ClientPool, Keep
-from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, is_unbuilt_source_tree, library, require
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_zkafka.model.nouns import TopicPartition
     from pyspark_zkafka.model.partitioners import HashKeys
     from pyspark_zkafka.model.planning import Split
     from pyspark_zkafka.model.rows import HashRows
@@ -131,36 +129,6 @@ def open_joint(
         from pyspark_zkafka.records.direct.joint_fetches import JointFetches
 
         yield opened.enter_context(closing(JointFetches(client, splits)))
-
-
-def find_offset_metadata(
-    connection: ConnectionOptions,
-    bootstrap_servers: str,
-    asked: Mapping[str, Collection[TopicPartition]],
-    *,
-    stable: bool,
-) -> dict[str, dict[TopicPartition, str]]:
-    """The metadata of offsets of many groups, by the direct transport, in few requests. Never raises a failure.
-
-    The result may lack any group: librdkafka then has to ask for it, and reports errors. See
-    `pyspark_zkafka.records.direct.committed_offsets.find_metadata`.
-    """
-    from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
-
-    properties = {**lookup_properties(connection.kafka), "bootstrap.servers": bootstrap_servers}
-    try:
-        with ExitStack() as opened:
-            client = _lease_direct(opened, connection, properties, logging.DEBUG)
-            if client is None:
-                return {}
-            from pyspark_zkafka.records.direct.committed_offsets import find_metadata
-
-            return find_metadata(client, asked, stable=stable)
-    except (ConnectionLost, Unsupported, BrokersUnavailable) as why:
-        if isinstance(why, LoginRefused):
-            _refused_logins[_login_of(properties)] = time.monotonic()
-        _log.info("The offsets of %d groups are read by librdkafka: %s", len(asked), why)
-        return {}
 
 
 def _level(connection: ConnectionOptions) -> int:

@@ -159,7 +159,9 @@ def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) ->
     Raises LedgerError (``UNKNOWN_LEDGER``) if a query has none.
     """
     groups = groups_of(brokers.group_names(), queries)
-    ledgers = group_by_query(groups, brokers.committed_metadata(name for names in groups.values() for name in names))
+    ledgers = group_by_query(
+        groups, brokers.committed_metadata({name: None for names in groups.values() for name in names})
+    )
     unknown = [query for query in queries or () if query not in ledgers]
     if unknown:
         raise UNKNOWN_LEDGER(
@@ -179,7 +181,7 @@ def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = Fal
     """
     groups = groups_of(brokers.group_names(), [ledger.query])
     names = groups.get(ledger.query, [])
-    now = group_by_query(groups, brokers.committed_metadata(names)).get(ledger.query)
+    now = group_by_query(groups, brokers.committed_metadata(dict.fromkeys(names))).get(ledger.query)
     if now != ledger and not force:
         raise LEDGER_IN_USE(
             f"The ledger of {ledger.query} was not deleted, as it has changed since it was shown: the query is running, or "

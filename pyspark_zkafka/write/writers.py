@@ -28,7 +28,7 @@ from pyspark_zkafka.model.ledger import (
     job_names,
     last_job,
 )
-from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic
 from pyspark_zkafka.model.partitioners import HashKeys, Router
 from pyspark_zkafka.model.planning import Assign, missing_topics
 from pyspark_zkafka.model.rows import OutgoingBatch, gathered, outgoing
@@ -325,15 +325,10 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
 
 
 def open_ledger(connection: ConnectionOptions, servers: str, name: QueryName, plan: LedgerPlan) -> Ledger:
-    """The ledger of a query. Its groups are read by the direct transport if possible."""
+    """The ledger of a query."""
     from pyspark_zkafka.brokers.ledger_offsets import Ledger
-    from pyspark_zkafka.records.select import find_offset_metadata
 
-    def find(asked: Mapping[str, Collection[TopicPartition]], stable: bool) -> Mapping[str, Mapping[TopicPartition, str]]:
-        return find_offset_metadata(connection, servers, asked, stable=stable)
-
-    place = plan.topic, plan.partitions, plan.sink
-    return Ledger(servers, connection.kafka, name, *place, find_metadata=find)
+    return Ledger(servers, connection.kafka, name, plan.topic, plan.partitions, plan.sink)
 
 
 def _entries(ledger: Ledger, slots: Collection[int] | None = None) -> dict[int, Entry]:

@@ -114,9 +114,9 @@ class GroupBrokers:
             del self.stored[group][tp]
         return failed
 
-    def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
+    def committed_metadata(self, asked: Mapping[str, None]) -> dict[str, dict[TopicPartition, str]]:
         """Return the metadata of several groups' offsets."""
-        return {name: dict(self.metadata.get(name, {})) for name in groups}
+        return {name: dict(self.metadata.get(name, {})) for name in asked}
 
     def delete_groups(self, groups: Iterable[str]) -> None:
         """Delete groups with metadata."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.wire.protocol import (
     NO_TAGS,
     Api,
@@ -129,25 +130,31 @@ def new_groups(groups: Mapping[str, tuple[int, str, Collection[str]]]) -> bytes:
     return int32(0) + array([row(name, *found) for name, found in groups.items()], flexible=True) + NO_TAGS
 
 
-def _offset_rows(offsets: Mapping[int, int], flexible: bool) -> bytes:
+def _offset_rows(offsets: Mapping[int, int], flexible: bool, metadata: str) -> bytes:
     """Rows of partitions of topic ``t``; versions from 5 on are flexible here, and have an epoch."""
     epoch = int32(-1) if flexible else b""
+    codes = {number: offset if isinstance(offset, ErrorCode) else 0 for number, offset in offsets.items()}
     rows = [
-        int32(number) + int64(offset) + epoch + string("", flexible) + int16(0) + no_tags(flexible)
+        int32(number)
+        + int64(-1 if codes[number] else offset)
+        + epoch
+        + string(metadata, flexible)
+        + int16(codes[number])
+        + no_tags(flexible)
         for number, offset in offsets.items()
     ]
     return array([string("t", flexible) + array(rows, flexible) + no_tags(flexible)], flexible)
 
 
-def offsets_of_group(offsets: Mapping[int, int], error: int = 0) -> bytes:
-    """OffsetFetch 2: the offsets of a group in topic ``t``, by partition."""
-    return _offset_rows(offsets, flexible=False) + int16(error)
+def offsets_of_group(offsets: Mapping[int, int], error: int = 0, metadata: str = "") -> bytes:
+    """OffsetFetch 2: the offsets, or errors, of a group in topic ``t``, by partition."""
+    return _offset_rows(offsets, False, metadata) + int16(error)
 
 
-def offsets_of_groups(groups: Mapping[str, tuple[int, Mapping[int, int]]]) -> bytes:
-    """OffsetFetch 8: by group, the error, and offsets in topic ``t`` by partition."""
+def offsets_of_groups(groups: Mapping[str, tuple[int, Mapping[int, int]]], metadata: str = "") -> bytes:
+    """OffsetFetch 8: by group, the error, and offsets or errors in topic ``t`` by partition."""
     rows = [
-        string(name, flexible=True) + _offset_rows(offsets, flexible=True) + int16(error) + NO_TAGS
+        string(name, flexible=True) + _offset_rows(offsets, True, metadata) + int16(error) + NO_TAGS
         for name, (error, offsets) in groups.items()
     ]
     return int32(0) + array(rows, flexible=True) + NO_TAGS

@@ -338,6 +338,29 @@ class TestOffsets:
             with pytest.raises(ZKafkaError, match="the response lacks t-0"):
                 change()
 
+    @pytest.mark.parametrize("newest", [2, 8])
+    def test_metadata(self, cluster: Cluster, newest: int) -> None:
+        """Metadata of some partitions of many groups. The zero byte at the end of confluent-kafka's is none of it."""
+
+        def fetch(request: Reader) -> bytes:
+            if request.version == 2:
+                return offsets_of_group({0: 5}, metadata=f"of {request.required_string()}\0")
+            return offsets_of_groups({name: (0, {0: 5, 1: -1}) for name in "gh"}, metadata="of all\0")
+
+        admin = cluster.open({OFFSET_FETCH: fetch}, OffsetFetch=newest)
+        expected = {"g": {T0: "of g"}, "h": {T0: "of h"}} if newest == 2 else {name: {T0: "of all"} for name in "gh"}
+        assert admin.committed_metadata({"g": [T0], "h": [T0]}) == expected
+
+    def test_open_transaction(self, cluster: Cluster) -> None:
+        """A stable read waits for the ends of transactions; one that stays open is a problem of its group."""
+        unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        left = [{"g": (0, {0: 5}), "h": (0, {0: unstable})}, {"h": (0, {0: 7})}]
+        admin = cluster.open({OFFSET_FETCH: lambda request: offsets_of_groups(left.pop(0))})
+        assert admin.committed_metadata({"g": [T0], "h": [T0]}, stable=True) == {"g": {T0: ""}, "h": {T0: ""}}
+        left += [{"g": (0, {0: unstable})}] * 100
+        with pytest.raises(BrokersUnavailable, match="group g"):
+            admin.committed_metadata({"g": [T0]}, 0.3, stable=True)
+
     def test_coordinator_that_moved(self, cluster: Cluster) -> None:
         """A group that has another coordinator meanwhile is read there."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
 from hypothesis import given
@@ -199,8 +199,8 @@ class Brokers:
     def group_names(self) -> list[str]:
         return sorted([*self.metadata, "billing"])
 
-    def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
-        self.asked.append(list(groups))
+    def committed_metadata(self, asked: Mapping[str, None]) -> dict[str, dict[TopicPartition, str]]:
+        self.asked.append(list(asked))
         return {name: dict(self.metadata.get(name, {})) for name in self.asked[-1]}
 
     def delete_groups(self, groups: Collection[str]) -> None:
