@@ -29,9 +29,14 @@ from pyspark_zkafka.wire.connection import Connection
 from pyspark_zkafka.wire.metadata_messages import Metadata, TopicMetadata
 from pyspark_zkafka.wire.offset_messages import (
     LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    AskedEpoch,
     AskedOffset,
+    EpochEndOffset,
     ListedOffset,
+    epoch_ends_request,
     list_offsets_request,
+    read_epoch_ends,
     read_list_offsets,
 )
 from pyspark_zkafka.wire.protocol import Api, Reader, Request, UnknownVersion, answer_of
@@ -76,8 +81,17 @@ _MOST_PARTITIONS = 10_000
 _FIRST_WITH_TIMESTAMPS = 1
 """The first version of ListOffsets that finds records by their time (Kafka 0.10.1)."""
 _WITHOUT_TIMESTAMPS = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+# Before Kafka 2.3, ACLs allow OffsetForLeaderEpoch to brokers only.
+_NOT_ALLOWED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 _idle: ClientPool[KafkaAdmin] = ClientPool()
+
+
+class LogPosition(NamedTuple):
+    """An offset in a log, and the leader epoch of the log when it contained all records before the offset."""
+
+    offset: int
+    leader_epoch: int
 
 
 class _Config(NamedTuple):
@@ -298,6 +312,30 @@ class KafkaAdmin:
         if epochs is not None:
             epochs |= {tp: answer.epoch for tp, answer in found.items() if answer.epoch >= 0}
         return {tp: -1 if found[tp].error else found[tp].offset for tp in positions if tp in found}, failed
+
+    def find_truncated(
+        self,
+        positions: Mapping[TopicPartition, LogPosition],
+        epochs: Mapping[TopicPartition, int],
+        timeout_s: float = math.inf,
+    ) -> tuple[dict[TopicPartition, EpochEndOffset], set[TopicPartition]]:
+        """The logs truncated below their position, with the end of its epoch on the leader, and the logs without an answer.
+
+        `epochs` are the present epochs of the leaders. A log without epochs is not truncated: it has an old message format,
+        or belongs to a new topic of the same name. Brokers before Kafka 2.3 may refuse to answer consumers.
+        """
+        asked = {tp: AskedEpoch(epochs[tp], position.leader_epoch) for tp, position in positions.items()}
+
+        def make(connection: Connection, partitions: Sequence[TopicPartition]) -> Request:
+            return epoch_ends_request(connection.version(OFFSET_FOR_LEADER_EPOCH), {tp: asked[tp] for tp in partitions})
+
+        def read(response: Reader, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, EpochEndOffset]:
+            return read_epoch_ends(response)
+
+        call = Call(lambda tp: f"looking for truncation of {tp}", make, read, _NOT_ALLOWED, _MOST_PARTITIONS)
+        found, failed = self._requests.each(positions, self._leaders, call, self._requests.deadline(timeout_s))
+        ends = {tp: end for tp, end in found.items() if end.error == NONE and 0 <= end.offset < positions[tp].offset}
+        return ends, set(failed)
 
     def _lookups(
         self, positions: Mapping[TopicPartition, Position]

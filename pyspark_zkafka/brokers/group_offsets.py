@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_zkafka.brokers.errors import broker_error
-from pyspark_zkafka.brokers.log_lookups import batches
 from pyspark_zkafka.brokers.requests import BrokerRequests, Call, CoordinatorRoute
 from pyspark_zkafka.conditions import GROUP_ACTIVE
 from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
@@ -72,7 +71,9 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
     >>> [len(some) for some in commit_requests({TopicPartition("t", n): 0 for n in range(2_001)})]
     [1000, 1000, 1]
     """
-    return map(dict, batches(list(offsets.items()), MOST_PER_COMMIT))
+    items = list(offsets.items())
+    for start in range(0, len(items), MOST_PER_COMMIT):
+        yield dict(items[start : start + MOST_PER_COMMIT])
 
 
 class Committed(NamedTuple):

@@ -15,7 +15,7 @@ from pyspark_zkafka.model.planning import describe_offline
 from pyspark_zkafka.model.resumption import outdated
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.stream_planner import StreamState
-from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession, StreamWarnings
+from pyspark_zkafka.read.stream_session import StreamSession, StreamWarnings
 from pyspark_zkafka.retries import may_succeed_later
 
 _log = logging.getLogger(__name__)
@@ -91,15 +91,16 @@ class StreamEnds:
         }
         if not elected:
             return set()
-        from pyspark_zkafka.brokers.log_lookups import LogPosition, find_truncated
+        from pyspark_zkafka.brokers.admin import LogPosition
 
         positions = {tp: LogPosition(progress.position, progress.leader_epoch) for tp, progress in elected.items()}
-        truncated, unanswered = find_truncated(self._session.consumer_properties(1), positions, ANSWER_S)
-        for tp, report in sorted(truncated.items()):
+        truncated, unanswered = self._session.truncated(positions, epochs)
+        for tp, end in sorted(truncated.items()):
             self._warnings.lose(
                 OFFSET_WENT_BACK,
                 f"{tp}: the log was truncated below offset {elected[tp].position}, by an unclean election, and has grown "
-                f"again: records before that offset were replaced after they were read; the client found: {report}",
+                f"again: records before that offset were replaced after they were read; on the leader, epoch {end.epoch} "
+                f"ends at offset {end.offset}",
             )
         return unanswered
 
@@ -146,7 +147,7 @@ class GroupProgress:
         left = {tp: OffsetRange(tp, done[tp], ends[tp]) for tp in quiet}
         if left and now >= self._look_at:
             self._look_at = now + quiet_s
-            self._without_records |= {found.partition: found for found in self._session.without_records([*left.values()])}
+            self._without_records |= {tp: left[tp] for tp in self._session.without_records([*left.values()])}
         empty = {tp for tp, found in left.items() if self._without_records.get(tp) == found}
         return [tp for tp in unread if tp not in empty]
 
@@ -285,8 +286,8 @@ class StreamLimits:
         """Return the mean sizes of records, measured once a minute, and for new partitions."""
         now = self._clock()
         everywhere = now - self._sampled_at > _SAMPLE_AGE_S
-        starts = {tp: r.start for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)}
-        if starts:
-            self._record_bytes |= self._session.record_bytes(starts)
+        unknown = [r for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)]
+        if unknown:
+            self._record_bytes |= self._session.record_bytes(unknown)
             self._sampled_at = now if everywhere else self._sampled_at
         return self._record_bytes

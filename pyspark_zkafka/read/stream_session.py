@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark_zkafka.conditions import INVALID_OPTION, report_data_loss
 from pyspark_zkafka.errors import Condition, DataLoss, ZKafkaError
@@ -21,16 +21,18 @@ from pyspark_zkafka.model.nouns import (
     session_text,
 )
 from pyspark_zkafka.model.offsets import HIGH_WATERMARK, LATEST
-from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, missing_topics
+from pyspark_zkafka.model.planning import Assign, Split, Subscribe, describe_missing, make_splits, missing_topics
 from pyspark_zkafka.model.znodes.groups import owner_path
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.cluster_state import RESTARTED_S, ClusterState
 from pyspark_zkafka.retries import OncePerMinute
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.brokers.admin import LogPosition
     from pyspark_zkafka.group.membership import Membership
     from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets
     from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
+    from pyspark_zkafka.wire.offset_messages import EpochEndOffset
     from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _log = logging.getLogger(__name__)
@@ -204,18 +206,22 @@ class StreamSession:
         """Return the ends of logs, with open transactions; `log_ends` stops before these."""
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
-    def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """Return the mean size of records after each position. Blocks for at most 3 s; see `brokers.log_lookups`."""
-        from pyspark_zkafka.brokers.log_lookups import sample_record_bytes
+    def truncated(
+        self, positions: Mapping[TopicPartition, LogPosition], epochs: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, EpochEndOffset], set[TopicPartition]]:
+        """Return the truncated logs, and the logs without an answer; see `KafkaAdmin.find_truncated`."""
+        return self.cluster.brokers.find_truncated(positions, epochs, ANSWER_S)
 
-        return sample_record_bytes(self.consumer_properties(), starts, _SAMPLE_S)
+    def record_bytes(self, ranges: Iterable[OffsetRange]) -> dict[TopicPartition, float]:
+        """Return the mean size of the first records of each range, in bytes. Blocks for at most 3 s; see `LogSamples`."""
+        from pyspark_zkafka.read.log_samples import LogSamples
 
-    def consumer_properties(self, records: int | None = None) -> dict[str, Any]:
-        """Return librdkafka's properties for a consumer of this number of records; by default, of many."""
-        from pyspark_zkafka.brokers.clients import consumer_properties
+        return LogSamples(self._read, self.cluster.servers(), _SAMPLE_S).mean_bytes(self._splits(ranges))
 
-        servers = self.cluster.servers()
-        return consumer_properties(self._read.connection, servers, self._read.client_group, records)
+    def _splits(self, ranges: Iterable[OffsetRange]) -> list[Split]:
+        snapshot, connection = self.cluster.snapshot(), self._read.connection
+        existing = [found for found in ranges if found.partition in snapshot.states]
+        return make_splits(existing, snapshot, connection.client_rack, connection.listener)
 
     def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions created after the group subscribed to their topics; none without membership."""
@@ -246,11 +252,12 @@ class StreamSession:
             members = admin.group_state(group).members
         return {tp: member for member, theirs in members.items() for tp in theirs.partitions.intersection(partitions)}
 
-    def without_records(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return the ranges that hold no record. Blocks for at most 3 s; a range without an answer is left out."""
-        from pyspark_zkafka.brokers.log_lookups import find_without_records
+    def without_records(self, ranges: Sequence[OffsetRange]) -> set[TopicPartition]:
+        """Return the partitions whose range holds no record, if that is certain. Blocks for at most 3 s."""
+        from pyspark_zkafka.read.log_samples import LogSamples
 
-        return find_without_records(self.consumer_properties(1), ranges, _SAMPLE_S)
+        samples = LogSamples(self._read, self.cluster.servers(), _SAMPLE_S)
+        return set(samples.without_records(self._splits(ranges)))
 
     def _without_start(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions without an offset in topics with other offsets of the group in Kafka.

@@ -9,14 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import consumer_properties
-from pyspark_zkafka.brokers.log_lookups import find_without_records
 from pyspark_zkafka.errors import UnknownTopic
-from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp
 from pyspark_zkafka.testing import LocalCluster
-from tests.support.options import broker_connection
-from tests.support.transactions import commit
 
 NewTopic = Callable[..., str]
 
@@ -91,18 +87,3 @@ def test_open_transaction(topic: str, zkafka_cluster: LocalCluster, read_committ
     with open_transaction(zkafka_cluster, topic), client:
         assert client.list_offsets(wanted) == {tp: tp.partition + (not read_committed) for tp in wanted}
         assert client.high_watermarks(wanted) == ({tp: tp.partition + 1 for tp in wanted} if read_committed else {})
-
-
-def test_ranges_without_records(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """The marker of a transaction is no record, wherever it stands; a leader that does not answer proves nothing."""
-    topics = [new_topic(), new_topic()]
-    for topic in topics:
-        commit(zkafka_cluster, topic, b"a", b"b")
-    commit(zkafka_cluster, topics[1], b"c")
-    first, second = (TopicPartition(topic, 0) for topic in topics)
-    empty = [OffsetRange(first, 2, 3), OffsetRange(second, 2, 3)]
-    servers = zkafka_cluster.bootstrap_servers
-    properties = consumer_properties(broker_connection(servers), servers, "g", 1)
-    assert sorted(find_without_records(properties, empty, 30), key=str) == sorted(empty, key=str)
-    assert find_without_records(properties, [OffsetRange(first, 1, 3), OffsetRange(second, 2, 4)], 30) == []
-    assert find_without_records({**properties, "bootstrap.servers": "127.0.0.1:1"}, empty, 0.5) == []

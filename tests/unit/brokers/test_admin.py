@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.brokers.admin import KafkaAdmin, cluster_snapshot, topic_id
+from pyspark_zkafka.brokers.admin import KafkaAdmin, LogPosition, cluster_snapshot, topic_id
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, Node, PartitionMetadata, TopicMetadata
-from pyspark_zkafka.wire.offset_messages import LIST_OFFSETS
+from pyspark_zkafka.wire.offset_messages import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, EpochEndOffset
 from pyspark_zkafka.wire.protocol import Reader, array, int8, int16, int32, int64, string
 from pyspark_zkafka.wire.topic_messages import ALTER_CONFIGS, CREATE_TOPICS, DELETE_TOPICS
 from tests.support.scripted_broker import ScriptedBroker
@@ -190,6 +190,42 @@ def test_timestamps_before_kafka_0_10_1(cluster: Cluster) -> None:
     assert admin.list_offsets({T0: LATEST}) == {T0: 7}
     with pytest.raises(ZKafkaError, match=r"listing the offsets of t-0.*does not find records by their time"):
         admin.list_offsets({T0: AtTimestamp(7)})
+
+
+@pytest.mark.parametrize(
+    ("error", "end", "is_truncated"),
+    [
+        (0, (1, 5), True),
+        (0, (1, 10), False),
+        (0, (-1, -1), False),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, (-1, -1), False),
+    ],
+)
+def test_truncated_logs(cluster: Cluster, error: int, end: tuple[int, int], is_truncated: bool) -> None:
+    """A log whose leader ends the epoch before the position was truncated. A leader without the epoch proves nothing."""
+    asked: list[tuple[int, ...]] = []
+
+    def answer(request: Reader) -> bytes:
+        request.int32(), request.string(), request.int32()  # the number of topics, a name, the number of partitions
+        asked.append((request.int32(), request.int32(), request.int32()))
+        row = int16(error) + int32(0) + int32(end[0]) + int64(end[1])
+        return int32(0) + array([string("t") + array([row])])
+
+    admin = cluster.open({OFFSET_FOR_LEADER_EPOCH: answer}, OffsetForLeaderEpoch=2)
+    truncated, unanswered = admin.find_truncated({T0: LogPosition(10, 1)}, {T0: 3})
+    assert truncated == ({T0: EpochEndOffset(0, *end)} if is_truncated else {})
+    assert (unanswered, asked) == (set(), [(0, 3, 1)])
+
+
+def test_truncation_without_an_answer(cluster: Cluster) -> None:
+    """A leader that does not answer, or has another epoch now, says nothing about its log."""
+    code = int(ErrorCode.FENCED_LEADER_EPOCH)
+    row = int16(code) + int32(0) + int32(-1) + int64(-1)
+    answers = [int32(0) + array([string("t") + array([row])])]
+    admin = cluster.open({OFFSET_FOR_LEADER_EPOCH: lambda request: answers[0] if answers else None}, OffsetForLeaderEpoch=2)
+    for _ in range(2):
+        assert admin.find_truncated({T0: LogPosition(10, 1)}, {T0: 3}, 0.5) == ({}, {T0})
+        answers.clear()
 
 
 def outcome(error: int, words: str | None) -> bytes:

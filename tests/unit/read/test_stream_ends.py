@@ -13,6 +13,7 @@ from pyspark_zkafka.read.stream_ends import StreamEnds
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_session import StreamWarnings
 from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.wire.offset_messages import EpochEndOffset
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
@@ -41,8 +42,8 @@ class Leaders:
     def snapshot(self, *, anew: bool) -> None:
         self.snapshots += 1
 
-    def consumer_properties(self, records: int) -> dict[str, Any]:
-        return {}
+    def truncated(self, positions: object, epochs: object) -> Any:
+        raise AssertionError("no leader was elected")
 
 
 def _ends(answer: Mapping[TopicPartition, int | ZKafkaError]) -> dict[TopicPartition, int]:
@@ -109,17 +110,20 @@ def test_low_end_of_a_new_leader() -> None:
 def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an election, a log that was truncated below the position is data loss; one that cannot be validated waits."""
     checked: list[object] = []
-    answers: list[Any] = [({}, {B}), ({B: "epoch 2 ends at 3"}, set())]
+    answers: list[Any] = [({}, {B}), ({B: EpochEndOffset(0, 2, 3)}, set())]
+    session = Leaders({A: 9, B: 9}, {A: 9, B: 9})
 
-    def find_truncated(properties: object, positions: object, timeout_s: float) -> Any:
-        checked.append(positions)
+    def truncated(positions: object, epochs: Mapping[TopicPartition, int]) -> Any:
+        checked.append((positions, epochs[B]))
         return answers.pop(0)
 
-    monkeypatch.setattr("pyspark_zkafka.brokers.log_lookups.find_truncated", find_truncated)
+    monkeypatch.setattr(session, "truncated", truncated)
     reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
-    ends = StreamEnds(Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, read_committed=False)  # type: ignore[arg-type]
+    ends = StreamEnds(session, reports, read_committed=False)  # type: ignore[arg-type]
     assigned = {A: PartitionProgress(5, leader_epoch=3), B: PartitionProgress(5, leader_epoch=2)}
     assert ends.fetch([A, B], StreamState(assigned)) == ({A: 9}, {A: 3})
-    with pytest.raises(DataLoss, match=r"OFFSET_WENT_BACK.* t-1: the log was truncated below offset 5.* epoch 2 ends at 3"):
+    with pytest.raises(
+        DataLoss, match=r"OFFSET_WENT_BACK.* t-1: the log was truncated below offset 5.* epoch 2 ends at offset 3"
+    ):
         ends.fetch([A, B], StreamState(assigned))
-    assert checked == [{B: (5, 2)}] * 2
+    assert checked == [({B: (5, 2)}, 3)] * 2

@@ -18,7 +18,6 @@ from pyspark_zkafka.brokers.clients import (
     shared_properties,
 )
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.brokers.log_lookups import sample_record_bytes
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
@@ -77,11 +76,10 @@ SIZES = [
 
 @pytest.mark.parametrize("sizes", [SIZES[0], *seldom(*SIZES[1:-1]), SIZES[-1]], ids=lambda sizes: "-".join(sizes))
 def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
-    """Sizes that the options accept fit each client: of tasks, samples, groups and planners."""
+    """Sizes that the options accept fit each client: of tasks, groups and planners."""
     kafka = connection(**sizes, **{"request.timeout.ms": "500"}).kafka
     with MessageClient(consumer_properties(connection(**sizes), UNREACHABLE, "g")):
         pass
-    assert sample_record_bytes(consumer_properties(connection(**sizes), UNREACHABLE, "g"), {}, 0) == {}
     with KafkaGroupOffsets(UNREACHABLE, kafka, "g") as offsets:
         assert offsets.committed([]) == {}
     with KafkaAdmin(UNREACHABLE, kafka) as admin, pytest.raises(BrokersUnavailable):
