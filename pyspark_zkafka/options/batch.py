@@ -16,7 +16,13 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, Nam
 from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.model.view_tables import VIEWS, view_problems
 from pyspark_zkafka.model.znodes.codec import is_znode_name
-from pyspark_zkafka.options.client_properties import Role, translate
+from pyspark_zkafka.options.client_properties import (
+    LIBRDKAFKA_WITHOUT_KERBEROS,
+    Role,
+    has_kerberos_login,
+    is_librdkafka_without_kerberos,
+    translate,
+)
 from pyspark_zkafka.options.formats import parse_formats
 from pyspark_zkafka.options.kinds import INT32
 from pyspark_zkafka.options.parser import OptionParser
@@ -81,6 +87,10 @@ def _connection(given: OptionParser) -> ConnectionOptions:
         f"kafka.bootstrap.servers is {bootstrap!r}; expected host:port[,host:port...], with ports from 1 to 65535",
     )
     listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))
+    given.refuse_if(
+        given.value("transport") == "librdkafka" and has_kerberos_login(kafka) and is_librdkafka_without_kerberos(),
+        f"transport=librdkafka with kafka.sasl.mechanism=GSSAPI needs {LIBRDKAFKA_WITHOUT_KERBEROS}; or leave it out",
+    )
     return ConnectionOptions(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))
 
 

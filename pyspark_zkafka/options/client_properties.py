@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from pyspark_zkafka.options.client_property_table import PASSWORD_MECHANISMS, PROPERTIES, REFUSED, ClientProperty
@@ -40,10 +41,13 @@ _SECRET = re.compile(
 """Names of properties that are passwords in Java, redacted by librdkafka, PEM texts, or sound secret."""
 
 _DEFAULT_MECHANISM = "GSSAPI"
-_KERBEROS = ("sasl.mechanism", "GSSAPI")
 _NO_KERBEROS = (
-    "it was built without Kerberos, as it is in confluent-kafka's wheels; use SCRAM, PLAIN, OAUTHBEARER or client "
-    "certificates, or build confluent-kafka with a librdkafka that has libsasl2 (docs/security.md, Kerberos)"
+    "kafka.sasl.mechanism is GSSAPI, the default: install pyspark-zkafka[kerberos] on the driver and on every executor, or "
+    "use SCRAM, PLAIN, OAUTHBEARER or client certificates (docs/security.md, Kerberos)"
+)
+LIBRDKAFKA_WITHOUT_KERBEROS = (
+    "a librdkafka with Kerberos, which confluent-kafka's wheels do not have: build confluent-kafka with one that has "
+    "libsasl2 (docs/security.md, Kerberos)"
 )
 _IDEMPOTENT_IN_FLIGHT = 5
 _FETCH_BYTES, _RESPONSE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 100_000_000, 512  # librdkafka's
@@ -229,10 +233,26 @@ def _login_problems(translated: Mapping[str, str]) -> list[str]:
             f"kafka.sasl.mechanism=OAUTHBEARER needs kafka.{PROVIDER} (a function that returns a token, or one of "
             f"{', '.join(PRESETS)}), or kafka.sasl.oauthbearer.method=oidc and its properties"
         ]
-    if mechanism == _DEFAULT_MECHANISM and translated.get("security.protocol", "").startswith("SASL"):
-        problem = validate("sasl.mechanism", mechanism).problem
-        return [f"kafka.sasl.mechanism is {mechanism}, the default; librdkafka refuses it: {problem}"] if problem else []
-    return []
+    return [_NO_KERBEROS] if has_kerberos_login(translated) and find_spec("gssapi") is None else []
+
+
+def has_kerberos_login(properties: Mapping[str, Any]) -> bool:
+    """Return True if librdkafka's properties have a login by Kerberos."""
+    is_sasl = str(properties.get("security.protocol", "")).startswith("SASL")
+    return is_sasl and properties.get("sasl.mechanism", _DEFAULT_MECHANISM) == _DEFAULT_MECHANISM
+
+
+@cache
+def is_librdkafka_without_kerberos() -> bool:
+    """Return True if librdkafka was built without Kerberos; False if it cannot be loaded."""
+    library = load_librdkafka()
+    if library is None:
+        return False
+    conf = library.rd_kafka_conf_new()
+    try:
+        return "sasl_gssapi" not in _conf_value(library, conf, "builtin.features").split(",")
+    finally:
+        library.rd_kafka_conf_destroy(conf)
 
 
 def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
@@ -286,8 +306,6 @@ def validate(name: str, value: str) -> Validation:
             return Validation(known=False, names=_conf_names(library, conf))
         if found != _OK:
             return Validation(known=True, problem=text.value.decode(errors="replace").strip())
-        if (name, value) == _KERBEROS and "sasl_gssapi" not in _conf_value(library, conf, "builtin.features").split(","):
-            return Validation(known=True, problem=_NO_KERBEROS)
         return Validation(known=True, value=_conf_value(library, conf, name))
     finally:
         library.rd_kafka_conf_destroy(conf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
@@ -15,6 +16,11 @@ from pyspark_zkafka.model.topic_names import topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.model.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
 from pyspark_zkafka.options.batch import joins_kafka, offset_spec, parse_read, read_options
+from pyspark_zkafka.options.client_properties import (
+    LIBRDKAFKA_WITHOUT_KERBEROS,
+    has_kerberos_login,
+    is_librdkafka_without_kerberos,
+)
 from pyspark_zkafka.options.kinds import INT32
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
@@ -119,7 +125,7 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
         given.refuse_each(names, "needs group.id")
         return None
     if in_kafka:
-        _check_kafka_member(given, options.kafka)
+        _check_kafka_member(given, options.kafka, read.connection.kafka)
     else:
         given.refuse_each(_OF_KAFKA, "concerns groups that Kafka coordinates; set groupMembership=kafka")
     if options.join:
@@ -132,7 +138,12 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     return options
 
 
-def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions) -> None:
+def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions, kafka: Mapping[str, Any]) -> None:
+    given.refuse_if(
+        has_kerberos_login(kafka) and is_librdkafka_without_kerberos(),
+        "a member of a group that Kafka coordinates, with kafka.sasl.mechanism=GSSAPI, needs "
+        f"{LIBRDKAFKA_WITHOUT_KERBEROS}; or set groupMembership to none or zookeeper",
+    )
     given.refuse_each(_OF_ZOOKEEPER, "concerns groups in ZooKeeper, and has no effect with groupMembership=kafka")
     strategy = given.text(_STRATEGY).lower()
     given.refuse_if(

@@ -14,12 +14,14 @@ from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.client_properties import (
     UNKNOWN,
     Validation,
+    is_librdkafka_without_kerberos,
     load_librdkafka,
     translate,
     validate,
     validate_together,
 )
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
+from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.producer import producer_properties
 from tests.support.cases import each
@@ -166,15 +168,38 @@ def test_values_with_a_zero_byte(name: str) -> None:
     assert validate(name, "5\0open-sesame") == UNKNOWN
 
 
+KERBEROS = {"kafka.security.protocol": "sasl_ssl"}
+
+
 @each("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])
 @each("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
-def test_kerberos_that_the_library_lacks(login: dict[str, str], protocol: str) -> None:
-    """If the library was built without Kerberos, which is the default, it is refused before anything connects."""
-    (problem,) = problems({"kafka.security.protocol": protocol, **login})
-    assert problem.startswith(
-        "kafka.sasl.mechanism is GSSAPI, the default; librdkafka refuses it: it was built without Kerberos"
-    )
-    assert "libsasl2" in problem
+def test_kerberos_without_its_extra(login: dict[str, str], protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kerberos without the extra is refused before anything connects, and with it accepted."""
+    given = {"kafka.security.protocol": protocol, **login}
+    monkeypatch.setattr("pyspark_zkafka.options.client_properties.find_spec", lambda name: None)
+    (problem,) = problems(given)
+    assert problem.startswith("kafka.sasl.mechanism is GSSAPI, the default: install pyspark-zkafka[kerberos]")
+    monkeypatch.setattr("pyspark_zkafka.options.client_properties.find_spec", lambda name: object())
+    assert parsed(given).kafka
+
+
+def test_kerberos_that_the_library_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's two jobs, its transport and a member in Kafka, are refused if the library was built without Kerberos."""
+    monkeypatch.setattr("pyspark_zkafka.options.client_properties.find_spec", lambda name: object())
+    by_librdkafka = {**KERBEROS, "transport": "librdkafka"}
+    member = {**BROKERS, "subscribe": "t", **KERBEROS, "group.id": "g"}
+    (of_transport,), (of_member,) = problems(by_librdkafka), problems_of(parse_stream, member)
+    assert of_transport.startswith("transport=librdkafka with kafka.sasl.mechanism=GSSAPI needs a librdkafka with Kerberos")
+    assert of_member.startswith("a member of a group that Kafka coordinates")
+    for module in ("batch", "stream"):
+        monkeypatch.setattr(f"pyspark_zkafka.options.{module}.is_librdkafka_without_kerberos", lambda: False)
+    assert parsed(by_librdkafka).transport == "librdkafka"
+    assert parse_stream(member).group is not None
+
+
+def test_the_library_of_the_wheels() -> None:
+    """The wheels of confluent-kafka have no Kerberos."""
+    assert is_librdkafka_without_kerberos()
 
 
 def test_kerberos_without_a_login() -> None:
