@@ -142,11 +142,10 @@ def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> dict[str, Any]:
     """Return the configuration of a client of confluent-kafka. `note` receives the client's errors.
 
-    First checks that the files can be read: OpenSSL's errors do not name them. With a token provider, then gets a token:
-    confluent-kafka would replace the provider's error by one without a reason. A client made after a refused login gets a
-    new token.
+    First checks that the files can be read. With a token provider, then gets a token: confluent-kafka would replace the
+    provider's error by one without a reason. A client made after a refused login gets a new token.
     """
-    _require_files(properties)
+    require_files(properties)
     config = {**properties, "error_cb": note}
     provider = config.pop(token_providers.PROVIDER, None)
     if provider is None:
@@ -162,9 +161,10 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
     return {**config, "error_cb": note_refusal, "oauth_cb": token_providers.oauth_callback(provider)}
 
 
-def _require_files(properties: Mapping[str, Any]) -> None:
+def require_files(properties: Mapping[str, Any]) -> None:
+    """Raise OptionError if a file of TLS cannot be read. OpenSSL's errors do not name the file."""
     if not str(properties.get("security.protocol", "")).upper().endswith("SSL"):
-        return  # librdkafka reads none of them
+        return  # no client reads them
     for name, java in _FILES.items():
         path = Path(str(properties.get(name, _PROBE)))
         try:

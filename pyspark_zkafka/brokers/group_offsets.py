@@ -11,7 +11,7 @@ from pyspark_zkafka.brokers.errors import broker_error
 from pyspark_zkafka.brokers.requests import BrokerRequests, Call, CoordinatorRoute
 from pyspark_zkafka.conditions import GROUP_ACTIVE
 from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
-from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.model.error_codes import NONE, RETRIABLE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.wire.group_messages import (
     FIRST_OF_ALL_OFFSETS,
@@ -120,16 +120,18 @@ def fetch_offsets(
         found_alone, failed_alone = requests.each(alone, coordinators, one_by_one, requests.deadline(timeout_s))
         found |= found_alone
         failed = {group: error for group, error in failed.items() if group not in alone} | failed_alone
-    stored = {group: answer.offsets.items() for group, answer in found.items()}
-    return {
-        group: {tp: offset for tp, offset in offsets if offset.offset >= 0} for group, offsets in stored.items()
-    }, failed
+    for group, answer in found.items():
+        for tp, offset in answer.offsets.items():
+            if offset.error != NONE and group not in failed:
+                failed[group] = broker_error(offset.error, f"reading the offset of group {group} in {tp}")
+    stored = {group: answer.offsets.items() for group, answer in found.items() if group not in failed}
+    return {group: {tp: answer for tp, answer in some if answer.offset >= 0} for group, some in stored.items()}, failed
 
 
 def _fetching(
     asked: Mapping[str, Collection[TopicPartition] | None], *, stable: bool, most: int
 ) -> Call[str, CommittedOffsets]:
-    """The offsets of groups; the first error of a group's partitions is that of the group."""
+    """The offsets of groups; an error of a partition that may pass is an error of the group."""
 
     def make(connection: Connection, groups: Sequence[str]) -> Request:
         version = connection.version(OFFSET_FETCH)
@@ -149,7 +151,7 @@ def _with_error(found: CommittedOffsets, asked: Collection[TopicPartition] | Non
     if found.error != NONE:
         return found
     codes = [answer_of(found.offsets, tp).error for tp in (found.offsets if asked is None else asked)]
-    return CommittedOffsets(next(filter(None, codes), NONE), found.offsets)
+    return CommittedOffsets(next((code for code in codes if code in RETRIABLE), NONE), found.offsets)
 
 
 class KafkaGroupOffsets:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pyspark_zkafka.brokers.clients import are_known, shared_properties
+from pyspark_zkafka.brokers.clients import are_known, require_files, shared_properties
 from pyspark_zkafka.brokers.errors import NO_COORDINATOR_CODES, broker_error, connection_error
 from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
 from pyspark_zkafka.errors import ZKafkaError
@@ -31,7 +31,15 @@ from pyspark_zkafka.wire.group_messages import (
     read_coordinators,
 )
 from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, TopicMetadata, metadata_request, read_metadata
-from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Reader, Request, Unsupported
+from pyspark_zkafka.wire.protocol import (
+    ConnectionLost,
+    LoginRefused,
+    MalformedResponse,
+    Reader,
+    Request,
+    TlsRefused,
+    Unsupported,
+)
 from pyspark_zkafka.wire.settings import client_settings_of
 
 if TYPE_CHECKING:
@@ -44,7 +52,7 @@ _PAUSES = Backoff(0.05, 1.0)
 _PATIENCE_S = (3.0, 10.0)
 """The wait for an answer to a metadata request, and to a further one: brokers may be slow."""
 _UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
-_REFUSED_AFTER_S = 2.0  # another broker may accept the login
+_REFUSED_AFTER_S = 2.0  # another broker may accept the client
 _FIRST_ATTEMPT_S = 5.0
 """The time after which a broker that does not answer is looked up again; each further attempt takes twice the time."""
 _LOOKS = 2
@@ -88,7 +96,7 @@ class BrokerRequests:
     """Requests to brokers, in a ``with`` block. Not pickle-safe, and only for the process that created it.
 
     Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method, if it is not
-    given a deadline. ``with`` raises OptionError for a property that cannot be used.
+    given a deadline. ``with`` raises OptionError for a property that cannot be used, or a file that cannot be read.
     """
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
@@ -113,6 +121,7 @@ class BrokerRequests:
         self.client.settings = client_settings_of(self._properties)
 
     def __enter__(self) -> Self:
+        require_files(self._properties)
         try:
             self._opened = Client(client_settings_of(self._properties)).__enter__()
         except Unsupported as why:
@@ -160,7 +169,7 @@ class BrokerRequests:
     ) -> A:
         """Ask one broker after the other until one answers.
 
-        Raises before the deadline if brokers refuse the login for two seconds, or none could be reached in five.
+        Raises before the deadline if brokers refuse the client for two seconds, or none could be reached in five.
         """
         doing = f"{doing} at {self.servers}"
         began, failed, refused_at = self.client.clock(), Counter[str](), None
@@ -175,10 +184,10 @@ class BrokerRequests:
                 if response is not None:
                     self._is_answered = True
                     return read(response)
-            except (ConnectionLost, MalformedResponse, LoginRefused) as error:
+            except (ConnectionLost, MalformedResponse, LoginRefused, TlsRefused) as error:
                 last = error
                 failed[str(error)] += 1
-                if isinstance(error, LoginRefused):
+                if isinstance(error, (LoginRefused, TlsRefused)):
                     refused_at = self.client.clock() if refused_at is None else refused_at
             except Unsupported as error:
                 raise connection_error(error, doing) from error

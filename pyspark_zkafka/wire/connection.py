@@ -54,6 +54,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 _LENGTH_BYTES = 4
 _MOST_PARTS = 512  # of IOV_MAX, 1024
 _TLS_RECORD_BYTES = 16 * 1024
+_TLS_ALERT = b"\x15\x03"
 _NEWEST_API_VERSIONS = 3
 # A new connection renews a login before its session ends and the broker closes the old connection (KIP-368).
 _SHARE_OF_SESSION = 0.85
@@ -479,6 +480,8 @@ class Connection:
         if self._response is None:
             if not self._fill(memoryview(self._length), deadline):
                 return None
+            if self._length.startswith(_TLS_ALERT):
+                raise self._lost("the listener expects TLS")
             length = int.from_bytes(self._length, "big", signed=True)
             if not _LENGTH_BYTES <= length <= self._settings.socket.most_response_bytes:
                 self.close()

@@ -20,6 +20,7 @@ from pyspark_zkafka.wire.protocol import Unsupported
 _KAFKA_PORT = 9092
 _SERVER = re.compile(r"(?:\[(?P<ipv6>[^]/]+)]|(?P<host>[^]:/[]+))(?::(?P<port>[0-9]{0,5}))?")
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_SECURITY = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.", "https.")
 WITHOUT_EFFECT = frozenset(
     {
         "api.version.request",
@@ -166,17 +167,21 @@ class Properties:
             raise Unsupported(f"the value of {name}")
         return _FLAGS[text]
 
-    def finish(self) -> None:
-        """Raise Unsupported for properties that were not read."""
-        if self._left:
-            raise Unsupported(", ".join(sorted(self._left)))
+    def finish(self, prefixes: tuple[str, ...] = ("",)) -> None:
+        """Raise Unsupported for properties with one of these prefixes that were not read."""
+        left = [name for name in self._left if name.startswith(prefixes)]
+        if left:
+            raise Unsupported(", ".join(sorted(left)))
 
 
 def client_settings_of(properties: Mapping[str, Any]) -> ClientSettings:
-    """The settings for a connection's properties. Raises Unsupported, with the name of an unsupported property."""
+    """The settings for a connection's properties, without librdkafka's own, such as ``debug``.
+
+    Raises Unsupported, with the name of the property, for a property of TLS or of a login that is not supported.
+    """
     given = Properties(properties, WITHOUT_EFFECT)
     settings = client_settings(given)
-    given.finish()
+    given.finish(_SECURITY)
     return settings
 
 

@@ -264,5 +264,8 @@ def test_name_that_zookeeper_does_not_allow(group: Group) -> None:
             consumer.commit({TopicPartition(group.topic, 0): 4})
     where = ["--zookeeper", group.cluster.zookeeper_connect, "--json"]
     result = CliRunner().invoke(zkafka, ["groups", "migrate", "--all-groups", "--to", "zookeeper", "--verify", *where])
-    assert f"Left out: ZooKeeper cannot have groups of the names '{group.name}/x'" in result.stderr
+    left_out = next(
+        line for line in result.stderr.splitlines() if line.startswith("Left out: ZooKeeper cannot have groups")
+    )
+    assert f"'{group.name}/x'" in left_out
     assert [row["state"] for row in json.loads(result.stdout) if row["group"] == group.name] == ["behind"]

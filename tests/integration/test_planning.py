@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
-import re
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,11 +21,11 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.read.readers import ZKafkaReader, split_partitions
 from pyspark_zkafka.read.stream_driver import StreamDriver
+from pyspark_zkafka.wire.protocol import Request
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 from tests.support.eventually import eventually
 from tests.support.fill import fill
-from tests.support.librdkafka_log import librdkafka_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,16 +47,9 @@ class Asked:
         self.open: set[KafkaAdmin] = set()
 
     def since(self) -> tuple[list[str], Counter[str]]:
-        for one in self.open:
-            hear(one)
         found = self.rounds, self.requests
         self.rounds, self.requests = [], Counter()
         return found
-
-
-def hear(client: KafkaAdmin) -> None:
-    """Make librdkafka deliver its log, as each call does before its request. This call sends no request."""
-    assert client.topic_ids([]) == {}
 
 
 def is_planning() -> bool:
@@ -68,24 +57,12 @@ def is_planning() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-class Sent(logging.Handler):
-    """Counts the requests in librdkafka's log."""
-
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(logging.DEBUG)
-        self.asked = asked
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if (found := re.search(r"Sent (\w+?)Request \(", record.getMessage())) is not None:
-            self.asked.requests[found[1]] += 1
-
-
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    """Counts the requests of this process; requests to brokers only with ``kafka.debug``."""
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Counts the requests of this process."""
     counts = Asked()
     ask, transact = ZooKeeperConnection.ask, ZooKeeperConnection.transact
-    enter, leave = KafkaAdmin.__enter__, KafkaAdmin.__exit__
+    enter, leave, encoded = KafkaAdmin.__enter__, KafkaAdmin.__exit__, Request.encoded
 
     def counted_ask(self: ZooKeeperConnection, *args: Any, **kinds: Any) -> Results:
         given = {kind: list(paths) for kind, paths in kinds.items() if kind != "watch"}
@@ -103,24 +80,27 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         counts.open.add(self)
         return enter(self)
 
-    def heard_exit(self: KafkaAdmin, *error: Any) -> None:
-        hear(self)
+    def counted_exit(self: KafkaAdmin, *error: Any) -> None:
         counts.open.discard(self)
         leave(self, *error)
+
+    def counted_encoding(self: Request, *header: Any) -> bytes:
+        if is_planning():
+            counts.requests[self.api.name] += 1
+        return encoded(self, *header)
 
     monkeypatch.setattr(ZooKeeperConnection, "ask", counted_ask)
     monkeypatch.setattr(ZooKeeperConnection, "transact", counted_transact)
     monkeypatch.setattr(KafkaAdmin, "__enter__", counted_enter)
-    monkeypatch.setattr(KafkaAdmin, "__exit__", heard_exit)
-    monkeypatch.setattr(logging.getLogger("pyspark_zkafka.librdkafka"), "propagate", False)
-    with librdkafka_log(Sent(counts)):
-        yield counts
+    monkeypatch.setattr(KafkaAdmin, "__exit__", counted_exit)
+    monkeypatch.setattr(Request, "encoded", counted_encoding)
+    return counts
 
 
 @pytest.fixture
 def planner(new_driver: Callable[..., StreamDriver]) -> Planner:
-    """Makes planners whose clients log their requests: ``planner(subscribe=topic)``."""
-    return lambda **options: new_driver({"kafka.debug": "protocol", "startingOffsets": "earliest", **options})
+    """Makes planners: ``planner(subscribe=topic)``."""
+    return lambda **options: new_driver({"startingOffsets": "earliest", **options})
 
 
 def as_spark_has_it(offset: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +124,7 @@ def test_batch(
     """A batch takes one snapshot, and one request per broker for each end of the logs."""
     topic = new_topic(partitions=partitions)
     fill(zkafka_cluster, topic, 1, range(partitions))
-    plan = plan_batch(parse_read({**zookeeper, "subscribe": topic, "kafka.debug": "protocol"}))
+    plan = plan_batch(parse_read({**zookeeper, "subscribe": topic}))
     assert len(plan.splits) == partitions
     rounds, requests = asked.since()
     assert rounds == ["ask"] * 3  # whether Kafka is there; brokers and topics; partitions
@@ -294,15 +274,13 @@ class TestIdentity:
             list(reader.read(task))
         assert len(asked.admins) == 2  # one for planning
 
-    def test_idle_clients_end(self, zkafka_cluster: LocalCluster) -> None:
-        """An idle client ends with all its threads and connections."""
+    def test_idle_clients_end(self, asked: Asked, zkafka_cluster: LocalCluster) -> None:
+        """An idle client ends by itself."""
         pool: ClientPool[KafkaAdmin] = ClientPool(Keep(max_idle_s=0.2))
-        before = librdkafka_threads()
         with pool.lease("a", lambda: KafkaAdmin(zkafka_cluster.bootstrap_servers, {})) as client:
             assert client.topic_ids(["no-such-topic"]) == {}
-            threads = librdkafka_threads() - before
-        assert threads
-        eventually(lambda: not threads & librdkafka_threads())
+            assert asked.open == {client}
+        eventually(lambda: not asked.open)
 
     def test_exit(self, zkafka_cluster: LocalCluster) -> None:
         """A process with an idle client ends at once, and so does its fork, which has its own client."""
@@ -310,16 +288,6 @@ class TestIdentity:
         started = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", EXIT, zkafka_cluster.bootstrap_servers]
         done = subprocess.run(started, capture_output=True, text=True, timeout=120, check=True)
         assert (done.stdout.split(), done.stderr) == (["{}", "{}", "0"], "")
-
-
-def librdkafka_threads() -> set[str]:
-    """Return the ids of this process's threads that are librdkafka's. Others come and go."""
-    found = set()
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            if (task / "comm").read_text().startswith("rdk:"):
-                found.add(task.name)
-    return found
 
 
 EXIT = """

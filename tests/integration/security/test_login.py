@@ -68,7 +68,7 @@ class TestLogin:
     def test_wrong_when_planning(self, brokers: Options, shown: Callable[..., None]) -> None:
         """A wrong password fails planning soon, with an error that says what to check."""
         options = parse_read({**brokers, **password_login(WRONG), "subscribe": "orders"})
-        match = r"REFUSED_BY_BROKER.*Authentication failed.*check kafka\.security\.protocol.*user and password"
+        match = r"REFUSED_BY_BROKER.*the broker refuses the login by PLAIN; check the user and password"
         shown(fails_soon(ClusterStateError, match, lambda: plan_batch(options)), options)
 
     @pytest.mark.long
