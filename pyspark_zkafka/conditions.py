@@ -169,6 +169,9 @@ DELETION_DISABLED = errors.ClusterStateError.define("""DELETION_DISABLED
 TOPIC_REFUSED = errors.ClusterStateError.define("""TOPIC_REFUSED
     The brokers refuse to create or delete a topic, or to add partitions to it; nothing was changed. Correct what the
     message names: the name, the number of partitions or replicas, or the brokers' policy.""")
+BROKERS_TOO_OLD = errors.ClusterStateError.define("""BROKERS_TOO_OLD
+    The brokers cannot store a column of the rows, or have no idempotent producer or no transactions. Leave out what the
+    message names, or upgrade the brokers.""")
 NO_COORDINATORS = errors.ClusterStateError.define("""NO_COORDINATORS
     A stream cannot join a group that Kafka coordinates because the brokers are older than 0.9. Set
     `groupMembership=zookeeper`.""")

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.brokers.clients import lookup_properties, make_consumer
+from pyspark_zkafka.brokers.dialects import with_dialect
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka, kafka_errors
 from pyspark_zkafka.conditions import (
     GROUP_FULL,
@@ -307,7 +308,7 @@ def group_properties(
     servers: str, connection: ConnectionOptions, group: str, options: KafkaGroupOptions
 ) -> dict[str, str | int | float | bool]:
     """librdkafka's properties of a member that reads nothing."""
-    properties = lookup_properties(connection.kafka) | {
+    properties = with_dialect(lookup_properties(connection.kafka) | {"bootstrap.servers": servers}) | {
         "bootstrap.servers": servers,
         "group.id": group,
         "group.protocol": options.protocol,

@@ -30,7 +30,7 @@ from pyspark_zkafka.wire.group_messages import (
     find_coordinators_request,
     read_coordinators,
 )
-from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, TopicMetadata, metadata_request, read_metadata
+from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, TopicMetadata, read_topics, topics_request
 from pyspark_zkafka.wire.protocol import (
     ConnectionLost,
     LoginRefused,
@@ -58,6 +58,8 @@ _FIRST_ATTEMPT_S = 5.0
 _LOOKS = 2
 """Requests after which a missing leader is an error: an election takes longer, and callers have their own patience."""
 _MOST_KEYS = 1_000
+_PRODUCE, _FIRST_OF_FORMAT_1, _FIRST_OF_FORMAT_2 = 0, 2, 3
+"""The key of Produce, and its versions."""
 _ALL: tuple[str, ...] = ()
 
 
@@ -95,6 +97,9 @@ class Call(Generic[K, A]):
 class BrokerRequests:
     """Requests to brokers, in a ``with`` block. Not pickle-safe, and only for the process that created it.
 
+    After `metadata`, `record_format` is the newest format of records that the broker takes, and `release` the release whose
+    protocol a broker without ApiVersions has; see `BrokerDialect`.
+
     Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method, if it is not
     given a deadline. ``with`` raises OptionError for a property that cannot be used, or a file that cannot be read.
     """
@@ -105,6 +110,8 @@ class BrokerRequests:
         self.servers = bootstrap_servers
         self._opened: Client | None = None
         self._is_answered = False
+        self.record_format = 2
+        self.release = ""
 
     @property
     def known_servers(self) -> str:
@@ -150,15 +157,15 @@ class BrokerRequests:
         """The metadata of topics, of all with None, or of the brokers alone. Raises ZKafkaError without an answer."""
 
         def read(response: Reader) -> Metadata:
-            found = read_metadata(response)
+            found = read_topics(response, topics)
             if not found.brokers:
                 raise ConnectionLost("the broker has just started, and knows no other brokers yet")
-            if not found.topics.keys() >= set(topics or ()):
-                raise MalformedResponse("the response to Metadata lacks a topic")
             return found
 
         def make(connection: Connection) -> Request:
-            return metadata_request(connection.version(METADATA), topics)
+            self.release, produce = connection.dialect, connection.newest(_PRODUCE)
+            self.record_format = 2 if produce >= _FIRST_OF_FORMAT_2 else int(produce >= _FIRST_OF_FORMAT_1)
+            return topics_request(connection.version(METADATA), topics)
 
         found = self.ask_any("requesting metadata", make, read, deadline or self.deadline())
         self.client.brokers = {number: broker.address for number, broker in found.brokers.items()}

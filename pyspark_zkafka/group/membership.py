@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pyspark_zkafka.brokers.dialects import find_dialect
 from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.brokers.groups import STABLE, GroupAdmin
@@ -45,6 +46,8 @@ class KafkaJoin:
         if zookeeper is not None:
             refuse_old_brokers(zookeeper)
             refuse_members(zookeeper, self.options.name)
+        else:
+            refuse_without_coordinators(self.servers(), self.connection)
         stored = opened.enter_context(KafkaGroupOffsets(self.servers(), self.connection.kafka, self.options.name))
         member = self.member()
         member.join()
@@ -87,6 +90,16 @@ class KafkaJoin:
         partitions = found.all_partitions()
         places = {id_: member.partitions for id_, member in state.members.items()}
         return state.name == STABLE and is_final(places, member_id, owned, partitions)
+
+
+def refuse_without_coordinators(servers: str, connection: ConnectionOptions) -> None:
+    """Raise for brokers that coordinate no groups, by the answer of a broker. Blocks for a request."""
+    release = find_dialect(servers, connection.kafka).release
+    if release.startswith("0.8"):
+        raise NO_COORDINATORS(
+            "Brokers coordinate groups from Kafka 0.9 on, and these are older; set zookeeper.connect and "
+            "groupMembership=zookeeper",
+        )
 
 
 def old_brokers(zookeeper: ZooKeeperClient) -> list[int]:

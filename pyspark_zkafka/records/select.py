@@ -179,8 +179,10 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
 
     librdkafka would take a topic that was created again for an old state of the topic that it knows.
     """
+    from pyspark_zkafka.brokers.dialects import with_dialect
     from pyspark_zkafka.records.consumer import MessageConsumer
 
+    properties = with_dialect(properties)
     has_identity = split.topic_id is not None or split.czxid is not None
     key = MessageClient, split.partition.topic, split.topic_id, split.czxid, client_key(properties)
     with (
@@ -223,7 +225,7 @@ def open_producer(
     """
     from pyspark_zkafka.records.producer import CountingProducer
 
-    def lease(make_sender: type[Sender]) -> AbstractContextManager[CountingProducer]:
+    def lease(make_sender: type[Sender], properties: Mapping[str, Any]) -> AbstractContextManager[CountingProducer]:
         key = None if generation is None else (CountingProducer, make_sender, generation, client_key(properties))
         return _clients.lease(key, lambda: CountingProducer(properties, make_sender), _PRODUCER)
 
@@ -237,7 +239,7 @@ def _lease_producer(
     opened: ExitStack,
     connection: ConnectionOptions,
     properties: Mapping[str, Any],
-    lease: Callable[[type[Sender]], AbstractContextManager[P]],
+    lease: Callable[[type[Sender], Mapping[str, Any]], AbstractContextManager[P]],
 ) -> P:
     """Lease a producer of the direct transport. If that cannot be used, log why, and lease a producer of librdkafka."""
     if uses_native(connection) and _may_log_in(properties, _level(connection)):
@@ -245,16 +247,17 @@ def _lease_producer(
         from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
 
         try:
-            producer = opened.enter_context(lease(DirectSender))
+            producer = opened.enter_context(lease(DirectSender, properties))
             _log.debug("The direct transport is used")
             return producer
         except Unsupported as why:
             _log.log(_level(connection), "The direct transport is not used: %s", why)
             if isinstance(why, LoginRefused):
                 _refused_logins[_login_of(properties)] = time.monotonic()
+    from pyspark_zkafka.brokers.dialects import with_dialect
     from pyspark_zkafka.records.librdkafka_sender import MessageSender
 
-    return opened.enter_context(lease(MessageSender))
+    return opened.enter_context(lease(MessageSender, with_dialect(properties)))
 
 
 @contextmanager
@@ -274,7 +277,7 @@ def open_transactional(
 
     others = {name: value for name, value in properties.items() if name != "transactional.id"}
 
-    def lease(make_sender: type[Sender]) -> AbstractContextManager[TransactionalProducer]:
+    def lease(make_sender: type[Sender], properties: Mapping[str, Any]) -> AbstractContextManager[TransactionalProducer]:
         is_shared = generation is not None and make_sender.serves_any_id
         key = (TransactionalProducer, make_sender, generation, client_key(others)) if is_shared else None
         return _clients.lease(key, lambda: TransactionalProducer(properties, make_sender, topic), _TRANSACTIONAL)

@@ -14,7 +14,7 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.connection import Address, Buffer, Connection
-from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, metadata_request, read_metadata
+from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, read_topics, topics_request
 from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Reader, Request, Unsupported
 from pyspark_zkafka.wire.settings import ClientSettings, tls_context
 
@@ -110,12 +110,10 @@ class Client:
         None if there is no connection at the deadline, by default in three seconds; the next call continues to connect.
         Otherwise it blocks for a round trip. Raises ConnectionLost and Unsupported.
         """
-        response = self.ask_any(lambda c: metadata_request(c.version(METADATA), topics, create=create), deadline)
+        response = self.ask_any(lambda c: topics_request(c.version(METADATA), topics, create=create), deadline)
         if response is None:
             return None
-        found = read_metadata(response)
-        if not found.topics.keys() >= set(topics or ()):
-            raise MalformedResponse("the response to Metadata lacks a topic")
+        found = read_topics(response, topics)
         self.brokers = {number: broker.address for number, broker in found.brokers.items()}
         return found
 

@@ -20,8 +20,10 @@ from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.connection_messages import (
+    DIALECTS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    Authentication,
     Supported,
     api_versions_request,
     read_api_versions,
@@ -32,6 +34,7 @@ from pyspark_zkafka.wire.connection_messages import (
 )
 from pyspark_zkafka.wire.protocol import (
     Api,
+    ConnectionClosed,
     ConnectionLost,
     LoginRefused,
     MalformedResponse,
@@ -40,6 +43,7 @@ from pyspark_zkafka.wire.protocol import (
     TlsRefused,
     Unsupported,
     closed_by_errors,
+    int32,
 )
 from pyspark_zkafka.wire.sasl import exchange
 from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings, SocketSettings
@@ -140,10 +144,14 @@ class Link:
                 if deadline.has_passed:
                     break
                 continue
+            except ConnectionResetError as error:
+                self.close()
+                raise ConnectionClosed(f"{self}: receiving failed: {error.strerror or error}") from error
             except OSError as error:
                 raise self.lost("receiving failed", error) from error
             if count == 0:
-                raise self.lost("the broker closed the connection")
+                self.close()
+                raise ConnectionClosed(f"{self}: the broker closed the connection")
             received += count
         return received
 
@@ -332,9 +340,18 @@ class Connection:
         """The version of an API to use with the broker; Unsupported if there is none."""
         return api.version(self._supported.versions, newest)
 
+    def newest(self, key: int) -> int:
+        """The newest version of the API with this key that the broker has; -1 if there is none."""
+        return self._supported.versions.get(key, (0, -1))[1]
+
     def has(self, api: Api) -> bool:
         """True if `version` returns a version."""
         return api.is_in(self._supported.versions)
+
+    @property
+    def dialect(self) -> str:
+        """The release of Kafka whose protocol a broker without ApiVersions has; empty for other brokers."""
+        return self._supported.dialect
 
     def feature(self, name: str) -> int:
         """The level of a feature of the cluster (KIP-584), 0 if it is disabled or unknown."""
@@ -369,6 +386,9 @@ class Connection:
     def close(self) -> None:
         """Close the connection, and drop responses that are due."""
         self._opening = None
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         self._link.close(drop=bool(self._pending))  # otherwise a request could arrive after its repetition
         self._pending.clear()
         self._unsent.clear()
@@ -377,7 +397,7 @@ class Connection:
 
     def send(self, request: Request) -> None:
         """Send a request; `receive` returns responses in the order of their requests."""
-        with closed_by_errors(self.close):
+        with closed_by_errors(self._disconnect):
             self._link.send(b"".join(self._encoded(request)))
         self._pending.append((request, self._correlation_id))
 
@@ -390,7 +410,7 @@ class Connection:
     def push(self) -> None:
         """Send more of the posted requests, without waiting."""
         if self._unsent:
-            with closed_by_errors(self.close):
+            with closed_by_errors(self._disconnect):
                 self._link.send_some(self._unsent)
 
     def receive(self, buffer: Buffer, deadline: Deadline) -> Reader | None:
@@ -410,7 +430,7 @@ class Connection:
         request, correlation_id = self._pending.popleft()
         self._response, self._received, self._silent_s = None, 0, 0.0
         response = request.reader(body)
-        with closed_by_errors(self.close):
+        with closed_by_errors(self._disconnect):
             request.read_header(response, correlation_id)
         return response
 
@@ -433,9 +453,23 @@ class Connection:
 
     def _open(self, deadline: Deadline) -> Waiting[None]:
         yield from self._link.open(deadline)
-        self._supported = yield from self._request_versions(deadline)
+        try:
+            self._supported = yield from self._request_versions(deadline)
+        except ConnectionClosed as closed:
+            self._supported = yield from self._find_dialect(deadline, closed)
         if self._settings.login is not None:
             yield from self._log_in(self._settings.login, deadline)
+
+    def _find_dialect(self, deadline: Deadline, closed: ConnectionClosed) -> Waiting[Supported]:
+        """Find the protocol of a broker that closes the connection after ApiVersions, as brokers before 0.10 do."""
+        for dialect in DIALECTS:
+            yield from self._link.open(deadline)
+            try:
+                yield from self._exchange(dialect.question, deadline)
+            except ConnectionClosed:
+                continue
+            return dialect.supported
+        raise closed
 
     def _exchange(self, request: Request, deadline: Deadline) -> Waiting[Reader]:
         """Send a request and return its response, on a connection without other requests."""
@@ -454,18 +488,21 @@ class Connection:
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
 
     def _log_in(self, login: AnyLogin, deadline: Deadline) -> Waiting[None]:
-        """Log in by SASL within Kafka's protocol (KIP-152). Older brokers are Unsupported."""
-        self.version(SASL_HANDSHAKE)
-        version = self.version(SASL_AUTHENTICATE)
-        response = yield from self._exchange(sasl_handshake_request(login.mechanism), deadline)
+        """Log in by SASL, within Kafka's protocol from Kafka 1.0 on (KIP-152). Brokers before 0.10 are Unsupported."""
+        version = self.version(SASL_AUTHENTICATE) if self.has(SASL_AUTHENTICATE) else None
+        handshake = self.version(SASL_HANDSHAKE, None if version is not None else 0)
+        response = yield from self._exchange(sasl_handshake_request(handshake, login.mechanism), deadline)
         error, mechanisms = read_sasl_handshake(response)
         if error != NONE:
             raise Unsupported(f"{self}: the broker has the mechanisms {','.join(mechanisms)}")
         tokens = exchange(login, self._link.host)
         token = next(tokens)
         while True:
-            response = yield from self._exchange(sasl_authenticate_request(version, token), deadline)
-            answer = read_sasl_authenticate(response)
+            if version is None:
+                answer = yield from self._exchange_token(token, login, deadline)
+            else:
+                response = yield from self._exchange(sasl_authenticate_request(version, token), deadline)
+                answer = read_sasl_authenticate(response)
             if answer.error != NONE:
                 raise LoginRefused(f"{self}: the broker refuses the login by {login.mechanism}")
             try:
@@ -475,7 +512,20 @@ class Connection:
         if answer.lifetime_ms > 0:
             self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
 
-    def _body(self, buffer: Buffer, deadline: Deadline) -> memoryview | None:
+    def _exchange_token(self, token: bytes, login: AnyLogin, deadline: Deadline) -> Waiting[Authentication]:
+        """Exchange tokens without headers. The broker closes the connection if it refuses the login."""
+        self._link.send(int32(len(token)) + token)
+        try:
+            while (body := self._body(self._own, deadline.or_sooner(self._link.pause), least=0)) is None:
+                if deadline.has_passed:
+                    raise self._lost("no response in time")
+                yield
+        except ConnectionClosed:
+            raise LoginRefused(f"{self}: the broker refuses the login by {login.mechanism}") from None
+        self._response, self._received = None, 0
+        return Authentication(NONE, bytes(body))
+
+    def _body(self, buffer: Buffer, deadline: Deadline, least: int = _LENGTH_BYTES) -> memoryview | None:
         """The complete response; None if it has not arrived by the deadline."""
         if self._response is None:
             if not self._fill(memoryview(self._length), deadline):
@@ -483,18 +533,18 @@ class Connection:
             if self._length.startswith(_TLS_ALERT):
                 raise self._lost("the listener expects TLS")
             length = int.from_bytes(self._length, "big", signed=True)
-            if not _LENGTH_BYTES <= length <= self._settings.socket.most_response_bytes:
-                self.close()
+            if not least <= length <= self._settings.socket.most_response_bytes:
+                self._disconnect()
                 raise MalformedResponse(f"{self}: a response of {length} bytes")
             self._response, self._received = buffer.room(length), 0
         return self._response if self._fill(self._response, deadline) else None
 
     def _fill(self, target: memoryview, deadline: Deadline) -> bool:
         """Receive the rest of the target; False if it is not full at the deadline."""
-        with closed_by_errors(self.close):
+        with closed_by_errors(self._disconnect):
             self._received += self._link.fill(target[self._received :], deadline)
         return self._received == len(target)
 
     def _lost(self, what: str) -> ConnectionLost:
-        self.close()
+        self._disconnect()
         return self._link.lost(what)

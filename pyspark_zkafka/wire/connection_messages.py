@@ -6,7 +6,8 @@ both sides know.
 References
 ----------
 ``clients/src/main/resources/common/message/*.json`` of Kafka 3.9.1: ``ApiVersions``, ``SaslHandshake``,
-``SaslAuthenticate``.
+``SaslAuthenticate``. ``kafka.api.KafkaApis`` and ``org.apache.kafka.common.protocol.Protocol`` of Kafka 0.8.2.2 and 0.9.0.1
+for brokers without ApiVersions.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pyspark_zkafka.wire.protocol import (
     Reader,
     Request,
     Unsupported,
+    array,
+    int32,
     no_tags,
     nullable_bytes,
     string,
@@ -30,7 +33,7 @@ from pyspark_zkafka.wire.protocol import (
 
 _NEVER = 1000
 
-SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
+SASL_HANDSHAKE = Api("SaslHandshake", 17, 0, 1, _NEVER)
 SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
 
 _FINALIZED_FEATURES = 2
@@ -44,10 +47,36 @@ def api_versions_request(version: int, software: str) -> Request:
 
 
 class Supported(NamedTuple):
-    """The oldest and newest version of each API of a broker, by key; and the levels of the cluster's features, by name."""
+    """The oldest and newest version of each API of a broker, by key; and the levels of the cluster's features, by name.
+
+    `dialect` is the release of Kafka whose protocol a broker without ApiVersions has; empty for other brokers.
+    """
 
     versions: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
+    dialect: str = ""
+
+
+class Dialect(NamedTuple):
+    """The protocol of brokers without ApiVersions, and a request that no older broker answers: it closes the connection."""
+
+    question: Request
+    supported: Supported
+
+
+_EMPTY_LIST_OFFSETS = Request(Api("ListOffsets", 2, 0, 0, _NEVER), 0, int32(-1) + array([]))
+_LIST_GROUPS = Request(Api("ListGroups", 16, 0, 0, _NEVER), 0, b"")
+_OF_DATA = {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0)}  # Produce, Fetch, ListOffsets, Metadata
+_OF_OFFSETS = {8: (0, 1), 9: (0, 1), 10: (0, 0)}  # OffsetCommit, OffsetFetch, FindCoordinator
+_OF_GROUPS = {15: (0, 0), 16: (0, 0)}  # DescribeGroups, ListGroups
+DIALECTS = (
+    Dialect(
+        _LIST_GROUPS,
+        Supported({**_OF_DATA, 0: (0, 1), 1: (0, 1), **_OF_OFFSETS, 8: (0, 2), **_OF_GROUPS}, {}, "0.9.0.1"),
+    ),
+    Dialect(_EMPTY_LIST_OFFSETS, Supported({**_OF_DATA, **_OF_OFFSETS}, {}, "0.8.2.2")),
+)
+"""From new to old."""
 
 
 def read_api_versions(response: Reader) -> Supported | None:
@@ -81,9 +110,9 @@ def _read_features(field: Reader) -> dict[str, int]:
     return dict(field.array(feature))
 
 
-def sasl_handshake_request(mechanism: str) -> Request:
-    """Version 1."""
-    return Request(SASL_HANDSHAKE, 1, string(mechanism))
+def sasl_handshake_request(version: int, mechanism: str) -> Request:
+    """Versions 0 and 1. After version 0, tokens follow without headers."""
+    return Request(SASL_HANDSHAKE, version, string(mechanism))
 
 
 def read_sasl_handshake(response: Reader) -> tuple[int, list[str]]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.wire.connection import Address
-from pyspark_zkafka.wire.protocol import Api, Reader, Request, array, int8, no_tags, null_array, string
+from pyspark_zkafka.wire.protocol import Api, MalformedResponse, Reader, Request, array, int8, no_tags, null_array, string
 
 METADATA = Api("Metadata", 3, 0, 12, 9)
 
+_FIRST_WITHOUT_CREATION = 4
 _NO_ID = bytes(16)
 
 
@@ -113,3 +115,20 @@ def read_metadata(response: Reader) -> Metadata:
     controller = response.int32() if version >= 1 else -1
     topics = dict(response.array(topic))
     return Metadata(brokers, topics, None if controller < 0 else controller, cluster_id)
+
+
+def topics_request(version: int, topics: Collection[str] | None, *, create: bool = False) -> Request:
+    """Request topics, all with None, and `create` missing ones only if told to: before version 4, this requests all."""
+    must_ask_for_all = version < _FIRST_WITHOUT_CREATION and not create
+    return metadata_request(version, None if must_ask_for_all and topics else topics, create=create)
+
+
+def read_topics(response: Reader, topics: Collection[str] | None) -> Metadata:
+    """Read the response to `topics_request`. Raises MalformedResponse if it lacks a topic."""
+    found = read_metadata(response)
+    if topics is None:
+        return found
+    if response.version >= _FIRST_WITHOUT_CREATION and not found.topics.keys() >= set(topics):
+        raise MalformedResponse("the response to Metadata lacks a topic")
+    missing = TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
+    return replace(found, topics={name: found.topics.get(name, missing) for name in topics})

@@ -57,6 +57,12 @@ class ConnectionLost(Exception):
     is_silent = False
 
 
+class ConnectionClosed(ConnectionLost):
+    """A connection that the server has closed."""
+
+    is_silent = True
+
+
 @contextmanager
 def closed_by_errors(close: Callable[[], None]) -> Iterator[None]:
     """Call `close` if the ``with`` block raises anything."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.conditions import DELIVERY_MISCOUNTED, UNKNOWN_TOPIC
+from pyspark_zkafka.conditions import BROKERS_TOO_OLD, DELIVERY_MISCOUNTED, UNKNOWN_TOPIC
 from pyspark_zkafka.engines import DataSourceStreamArrowWriter
 from pyspark_zkafka.errors import BrokersUnavailable, listing
 from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
@@ -224,12 +224,36 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
             topics = {tp.topic for tp in partitions.partitions}
             require_partitions(partitions, look_up(topics, lambda found: not missing_topics(partitions, found)))
     servers = bootstrap_servers(options.connection, snapshot)
+    refuse_old_brokers(options, [] if frame is None else frame.names, servers)
     plan = replace(plan_topics(servers, snapshot, options.partitioner), encoding=encoding)
     if options.topic is not None and options.topic not in plan.routers:
         plan = replace(plan, routers={**plan.routers, options.topic: _created(options, servers)}, generation=None)
     if options.once is None:
         return plan
     return replace(plan, ledger=_ledger(options, plan, _sink(options, snapshot), is_stream=is_stream))
+
+
+def refuse_old_brokers(options: WriteOptions, columns: Collection[str], servers: str) -> None:
+    """Raise ClusterStateError for what brokers before Kafka 0.11 would not keep. Asks a broker only about such things."""
+    from pyspark_zkafka.brokers.dialects import find_dialect
+
+    newer = {
+        "the column headers": (2, "headers" in columns),
+        "kafka.enable.idempotence=true": (2, options.connection.kafka.get("enable.idempotence") == "true"),
+        "an exactly-once write": (2, options.once is not None),
+        "the column timestamp": (1, "timestamp" in columns),
+    }
+    asked = {what: least for what, (least, is_asked) in newer.items() if is_asked}
+    if not asked:
+        return
+    found = find_dialect(servers, options.connection.kafka).record_format
+    refused = [what for what, least in asked.items() if found < least]
+    if refused:
+        release = "0.11" if found == 1 else "0.10"
+        raise BROKERS_TOO_OLD(
+            f"{listing(refused)}: the brokers are older than Kafka {release}, and would not keep this; leave it out, or "
+            "upgrade the brokers; no row was written",
+        )
 
 
 def require_partitions(partitions: Assign, snapshot: ClusterSnapshot) -> None:

@@ -109,10 +109,10 @@ public class KafkaMessages {
         responses(ApiKeys.API_VERSIONS, 0, 0, "unsupported version", v -> new ApiVersionsResponseData().setErrorCode((short) 35)
             .setApiKeys(new ApiVersionCollection(List.of(range(18, 0, 2)).iterator())));
 
-        requests(ApiKeys.SASL_HANDSHAKE, 1, 1, "mechanism", v -> new SaslHandshakeRequestData().setMechanism("SCRAM-SHA-512"));
-        responses(ApiKeys.SASL_HANDSHAKE, 1, 1, "accepted",
+        requests(ApiKeys.SASL_HANDSHAKE, 0, 1, "mechanism", v -> new SaslHandshakeRequestData().setMechanism("SCRAM-SHA-512"));
+        responses(ApiKeys.SASL_HANDSHAKE, 0, 1, "accepted",
             v -> new SaslHandshakeResponseData().setMechanisms(List.of("PLAIN", "SCRAM-SHA-512")));
-        responses(ApiKeys.SASL_HANDSHAKE, 1, 1, "refused", v -> new SaslHandshakeResponseData().setErrorCode((short) 33));
+        responses(ApiKeys.SASL_HANDSHAKE, 0, 1, "refused", v -> new SaslHandshakeResponseData().setErrorCode((short) 33));
 
         requests(ApiKeys.SASL_AUTHENTICATE, 0, 2, "token", v -> new SaslAuthenticateRequestData().setAuthBytes(token()));
         requests(ApiKeys.SASL_AUTHENTICATE, 0, 2, "empty", v -> new SaslAuthenticateRequestData().setAuthBytes(new byte[0]));

@@ -28,7 +28,7 @@ from pyspark_zkafka.wire.protocol import (
     string,
 )
 
-FETCH = Api("Fetch", 1, 2, 17, 12)
+FETCH = Api("Fetch", 1, 0, 17, 12)
 
 FIRST_LIMITED = 3
 """The first version that limits the size of the whole response."""
@@ -87,7 +87,7 @@ def id_bytes(text: str | None) -> bytes | None:
 
 
 def fetch_request(version: int, partitions: Sequence[FetchPartition], settings: FetchSettings) -> Request:
-    """Versions 2 to 17, without a fetch session. Topic ids are required from version 13.
+    """Versions 0 to 17, without a fetch session. Topic ids are required from version 13.
 
     The partitions must be distinct. A broker fills the response in their order, topic by topic.
     """
@@ -157,11 +157,12 @@ class PartitionData:
 
 
 def read_fetch(response: Reader, partitions: Sequence[FetchPartition]) -> list[PartitionData]:
-    """The data of each requested partition, in order. Versions 2 to 17. An error of the response is an error of each.
+    """The data of each requested partition, in order. Versions 0 to 17. An error of the response is an error of each.
 
     A throttling response has no partitions (KIP-219): each partition gets neither records nor offsets.
     """
-    version, throttled_ms = response.version, response.int32()
+    version = response.version
+    throttled_ms = response.int32() if version >= 1 else 0
     throttle_ms = throttled_ms if version >= _FIRST_THROTTLING else 0
     if version >= 7:
         error, _ = response.int16(), response.int32()  # session

@@ -94,7 +94,7 @@ class Cluster:
         return sum(request.api == api.key for request in self.first.received)
 
     def _metadata(self, request: Reader) -> bytes:
-        wanted = names_in(request)
+        wanted = names_in(request) or self.topics  # without names, all topics
         brokers = {1: self.first.address, 2: self.second.address}
         return metadata(brokers, {name: self.topics.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in wanted})
 

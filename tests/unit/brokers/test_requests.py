@@ -454,9 +454,15 @@ class TestBrokers:
 
 
 def test_unusable_property() -> None:
-    """A property that cannot be used is an error of options."""
-    missing = {"security.protocol": "ssl", "ssl.ca.location": "/missing.pem"}
-    with pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*TLS"), BrokerRequests("h:1", missing):
+    """A file that cannot be read, or a property of TLS that is not supported, is an error of options; others do no harm."""
+    missing, unknown = {"ssl.ca.location": "/missing.pem"}, {"ssl.crl.location": "/crl"}
+    for properties, text in ((missing, "names /missing.pem"), (unknown, "do not support: ssl.crl.location")):
+        with (
+            pytest.raises(OptionError, match=rf"UNUSABLE_KAFKA_PROPERTY.*{text}"),
+            BrokerRequests("h:1", {"security.protocol": "ssl", **properties}),
+        ):
+            pass
+    with BrokerRequests("h:1", {"debug": "all", "socket.max.fails": 3}):
         pass
 
 

@@ -15,6 +15,7 @@ from pyspark_zkafka.wire.client import Client, Question
 from pyspark_zkafka.wire.connection import Address, Connection
 from pyspark_zkafka.wire.protocol import (
     Api,
+    ConnectionClosed,
     ConnectionLost,
     MalformedResponse,
     Reader,
@@ -124,7 +125,7 @@ def test_silent_broker() -> None:
 
 @pytest.mark.parametrize(
     ("script", "error"),
-    [(lambda request: None, ConnectionLost), (lambda request: answered(request, b"\x7f"), MalformedResponse)],
+    [(lambda request: None, ConnectionClosed), (lambda request: answered(request, b"\x7f"), MalformedResponse)],
     ids=["closed", "malformed"],
 )
 def test_failed_broker(script: Script, error: type[Exception]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.wire import connection_messages, protocol
+from pyspark_zkafka.wire.connection_messages import Supported
 from pyspark_zkafka.wire.protocol import Reader, Unsupported
 
 
@@ -14,13 +15,13 @@ class TestApiVersions:
     def test_old(self) -> None:
         """Version 0 has an array of ranges."""
         data = protocol.int16(0) + protocol.int32(2) + b"".join(map(protocol.int16, (1, 0, 11, 3, 4, 9)))
-        assert connection_messages.read_api_versions(Reader(data)) == ({1: (0, 11), 3: (4, 9)}, {})
+        assert connection_messages.read_api_versions(Reader(data)) == Supported({1: (0, 11), 3: (4, 9)}, {})
 
     def test_new(self) -> None:
         """Version 3 is compact, and has further fields."""
         row = b"".join(map(protocol.int16, (1, 4, 17))) + protocol.NO_TAGS
         data = protocol.int16(0) + protocol.array([row], True) + protocol.int32(0) + protocol.NO_TAGS
-        assert connection_messages.read_api_versions(Reader(data, 3, flexible=True)) == ({1: (4, 17)}, {})
+        assert connection_messages.read_api_versions(Reader(data, 3, flexible=True)) == Supported({1: (4, 17)}, {})
 
     def test_features(self) -> None:
         """Levels of the cluster's enabled features are read from a tagged field."""
@@ -28,7 +29,8 @@ class TestApiVersions:
         field = protocol.array([level], True)
         tags = b"\x02" + b"\x01\x08" + bytes(8) + b"\x02" + protocol.unsigned_varint(len(field)) + field
         data = protocol.int16(0) + protocol.array([], True) + protocol.int32(0) + tags
-        assert connection_messages.read_api_versions(Reader(data, 3, flexible=True)) == ({}, {"transaction.version": 2})
+        found = connection_messages.read_api_versions(Reader(data, 3, flexible=True))
+        assert found == Supported({}, {"transaction.version": 2})
 
     def test_unknown_version(self) -> None:
         """An old broker answers an unknown version with an error in the oldest format."""
@@ -52,7 +54,7 @@ class TestSasl:
 
     def test_handshake(self) -> None:
         """The request names a mechanism, the response all available ones."""
-        assert connection_messages.sasl_handshake_request("PLAIN").body == b"\x00\x05PLAIN"
+        assert connection_messages.sasl_handshake_request(1, "PLAIN").body == b"\x00\x05PLAIN"
         data = protocol.int16(33) + protocol.int32(2) + protocol.string("PLAIN") + protocol.string("GSSAPI")
         assert connection_messages.read_sasl_handshake(Reader(data)) == (33, ["PLAIN", "GSSAPI"])
 

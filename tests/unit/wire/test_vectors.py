@@ -83,7 +83,7 @@ def create(topic: str, partitions: int, replicas: int, config: dict[str, str], *
 
 REQUESTS: dict[tuple[str, str], Callable[[int], Request]] = {
     ("ApiVersions", "client"): lambda v: connections.api_versions_request(v, "1.2.3"),
-    ("SaslHandshake", "mechanism"): lambda v: connections.sasl_handshake_request("SCRAM-SHA-512"),
+    ("SaslHandshake", "mechanism"): lambda v: connections.sasl_handshake_request(v, "SCRAM-SHA-512"),
     ("SaslAuthenticate", "token"): lambda v: connections.sasl_authenticate_request(v, TOKEN),
     ("SaslAuthenticate", "empty"): lambda v: connections.sasl_authenticate_request(v, b""),
     ("Metadata", "all topics"): lambda v: metadata_messages.metadata_request(v, None),

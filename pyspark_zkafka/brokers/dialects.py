@@ -1,0 +1,69 @@
+"""Brokers before Kafka 0.11: what they lack, and the properties with which librdkafka speaks their protocol.
+
+References
+----------
+KIP-32 and KIP-35 (timestamps and ApiVersions, 0.10.0), KIP-82 and KIP-98 (headers, idempotence and transactions, 0.11.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pyspark_zkafka.brokers.requests import BrokerRequests
+from pyspark_zkafka.errors import ZKafkaError
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_S = 3.0
+_OWN = ("api.version.request", "broker.version.fallback")
+
+_known: dict[str, BrokerDialect] = {}
+"""Dialects by bootstrap servers. Brokers that are upgraded meanwhile still speak the old ones, until Kafka 4."""
+
+
+class BrokerDialect(NamedTuple):
+    """What a broker understands: the newest format of records, 0 before Kafka 0.10, 1 before 0.11, and then 2.
+
+    `release` is the release to name to librdkafka for brokers without ApiVersions, before 0.10; empty for others.
+    """
+
+    record_format: int = 2
+    release: str = ""
+
+
+def find_dialect(bootstrap_servers: str, properties: Mapping[str, Any]) -> BrokerDialect:
+    """The dialect of a broker of the cluster; blocks for a request, once per process and cluster.
+
+    Raises ZKafkaError if no broker answers. All brokers of a cluster are assumed to be alike.
+    """
+    if bootstrap_servers not in _known:
+        with BrokerRequests(bootstrap_servers, properties) as requests:
+            requests.metadata()
+            _known[bootstrap_servers] = BrokerDialect(requests.record_format, requests.release)
+    return _known[bootstrap_servers]
+
+
+def with_dialect(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what librdkafka needs for the dialect of the cluster's brokers, unless the user has set it.
+
+    Without an idempotent producer, one request in flight to each broker keeps the order of rows. Blocks as `find_dialect`,
+    for at most three seconds; librdkafka then reports why no broker answers.
+    """
+    try:
+        given = {**properties, "socket.timeout.ms": int(_PATIENCE_S * 1000)}
+        found = find_dialect(str(properties["bootstrap.servers"]), given)
+    except ZKafkaError as error:
+        _log.info("The brokers' version is not known: %s", error)
+        return dict(properties)
+    added: dict[str, Any] = {}
+    if found.release and not any(name in properties for name in _OWN):
+        added |= {"api.version.request": False, "broker.version.fallback": found.release}
+    if found.record_format < 2 and str(properties.get("enable.idempotence", False)).lower() == "true":
+        _log.info(
+            "The brokers are older than Kafka 0.11, and have no idempotent producer: a row may be written twice after a "
+            "failure (kafka.enable.idempotence)"
+        )
+        added |= {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
+    return {**properties, **added}
