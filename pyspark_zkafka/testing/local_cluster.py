@@ -33,8 +33,8 @@ class LocalCluster(ClusterServers):
     brokers : int
         The number of brokers; their ids start at 0.
     kafka_version : str
-        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper always comes from Kafka 3.9.1. Kafka 4 has
-        no ZooKeeper.
+        ``4.3.1``, ``3.9.1``, ``1.1.1``, ``0.11.0.3``, ``0.10.2.2``, ``0.10.0.1``, ``0.9.0.1`` and ``0.8.2.2`` are tested.
+        ZooKeeper always comes from Kafka 3.9.1. Kafka 4 has no ZooKeeper.
     kraft : bool
         KRaft mode instead of ZooKeeper, for Kafka 3.3 or later. Kafka 4 always uses it.
     controllers : int, optional
@@ -188,7 +188,7 @@ class LocalCluster(ClusterServers):
             raise BAD_CLUSTER(f"{name} has {len(present)} partitions, and {total} are not more; give a larger total")
         running = self.running_broker_ids
         more = spread(range(len(present), total), min(len(present[0]), len(running)), running)
-        with self._topics() as topics:
+        with self._topics(first=(1,)) as topics:
             topics.extend(name, more)
         self._wait_for_leaders(name, total)
 
@@ -285,8 +285,9 @@ class LocalCluster(ClusterServers):
                 for server in reversed(servers):
                     cluster.stop(server)
 
-    def _topics(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
-        return self._open_topics(through_brokers=spec.version_tuple(self.kafka_version) >= (0, 10, 2))
+    def _topics(self, first: tuple[int, ...] = (0, 10, 2)) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
+        """Open the topics for a change that brokers carry out on request from the version `first` on."""
+        return self._open_topics(through_brokers=spec.version_tuple(self.kafka_version) >= first)
 
     def _topic_state(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
         return self._open_topics(through_brokers=self.is_kraft)

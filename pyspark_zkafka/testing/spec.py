@@ -11,7 +11,7 @@ from typing import TypeAlias
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER, BAD_KAFKA_VERSION, NO_SUCH_SERVER, NO_ZOOKEEPER
 from pyspark_zkafka.testing.processes import LOOPBACK
 
-TESTED_VERSIONS = ("4.3.1", "3.9.1", "1.1.1", "0.8.2.2")
+TESTED_VERSIONS = ("4.3.1", "3.9.1", "1.1.1", "0.11.0.3", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 CONTROLLER_LISTENER = "CONTROLLER"
 ZOOKEEPER = "zookeeper"
 # This ZooKeeper serves all versions of Kafka; older ones lack 4-letter-word lists and Netty TLS.
@@ -126,14 +126,16 @@ def version_tuple(kafka_version: str) -> tuple[int, ...]:
 def tested_version(text: str) -> str:
     """Return the tested version with this prefix, or the text unchanged.
 
-    >>> tested_version("4"), tested_version("0.8"), tested_version("2.8.0")
-    ('4.3.1', '0.8.2.2', '2.8.0')
+    >>> tested_version("4"), tested_version("0.10"), tested_version("2.8.0")
+    ('4.3.1', '0.10.2.2', '2.8.0')
     """
     return next((version for version in TESTED_VERSIONS if f"{version}.".startswith(f"{text}.")), text)
 
 
 def kafka_jars(kafka_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates of Kafka's core, and of a logging back end for versions without one.
+    """Return the Maven coordinates of Kafka's core, and of a library that this version lacks on Java 17.
+
+    From 1.0 on, it lacks a logging back end. Versions from 0.10.1 to 0.11 lack the JAXB of Java 8.
 
     >>> kafka_jars("1.1.1")
     ('org.apache.kafka:kafka_2.12:1.1.1', 'org.slf4j:slf4j-reload4j:1.7.36')
@@ -141,7 +143,9 @@ def kafka_jars(kafka_version: str) -> tuple[str, ...]:
     version = version_tuple(kafka_version)
     scala = "2.13" if version >= (2, 4) else "2.12" if version >= (0, 11) else "2.11"
     kafka = f"org.apache.kafka:kafka_{scala}:{kafka_version}"
-    return (kafka,) if version < (1,) else (kafka, "org.slf4j:slf4j-reload4j:1.7.36")
+    if version >= (1,):
+        return kafka, "org.slf4j:slf4j-reload4j:1.7.36"
+    return (kafka, "javax.xml.bind:jaxb-api:2.3.1") if version >= (0, 10, 1) else (kafka,)
 
 
 def voters(spec: ClusterSpec, port: Callable[[int], int]) -> str:

@@ -123,7 +123,7 @@ class AdminTopics:
 
 
 class ZnodeTopics:
-    """Topics, through znodes. Changes are requested as by AdminUtils of Kafka 0.8.2.2, which old controllers watch."""
+    """Topics, through znodes that controllers before 1.0 watch. Requests changes as AdminUtils of Kafka 0.8.2.2 does."""
 
     def __init__(self, zookeeper: KazooClient) -> None:
         self._zookeeper = zookeeper

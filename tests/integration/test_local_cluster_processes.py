@@ -41,7 +41,7 @@ def test_two_at_once_with_own_settings(breakable_cluster: LocalCluster) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("version", ["0.8.2.2", "1.1.1"])
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "1.1.1"])
 def test_old_versions(version: str) -> None:
     """Old brokers start, create topics, add partitions, store records, move leaders, and delete topics."""
     with LocalCluster(brokers=2, kafka_version=version) as old:

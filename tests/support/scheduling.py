@@ -22,6 +22,7 @@ SHARED_SERVERS = (
     "kafka4",
     "faulty_kafka4",
     "old_cluster",
+    "early_cluster",
     "guarded_cluster",
     "fortress",
     "kraft_cluster",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -34,10 +35,13 @@ def configure(servers: str, kind: ResourceType, name: str, setting: str, value: 
         future.result(30)
 
 
-def arrived(servers: str, topic: str, partitions: int = 1) -> dict[int, list[Any]]:
-    """Return offset, key, value, headers and time of all records of a topic, by partition, read with confluent-kafka."""
+def arrived(servers: str, topic: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> dict[int, list[Any]]:
+    """Return offset, key, value, headers and time of all records of a topic, by partition, read with confluent-kafka.
+
+    `config` adds to the consumer's configuration.
+    """
     settings = {"group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
-    consumer = Consumer({"bootstrap.servers": servers, **settings})
+    consumer = Consumer({"bootstrap.servers": servers, **settings, **(config or {})})
     consumer.assign([KafkaTopicPartition(topic, p, 0) for p in range(partitions)])
     found, ended = defaultdict(list), set()
     deadline = time.monotonic() + 60

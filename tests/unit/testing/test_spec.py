@@ -24,6 +24,7 @@ from pyspark_zkafka.testing.spec import (
     ("version", "jar"),
     [
         ("0.8.2.2", "kafka_2.11:0.8.2.2"),
+        ("0.11.0.3", "kafka_2.12:0.11.0.3"),
         ("1.1.1", "kafka_2.12:1.1.1"),
         ("2.4.0", "kafka_2.13:2.4.0"),
         ("3.9.1", "kafka_2.13:3.9.1"),
@@ -33,6 +34,15 @@ from pyspark_zkafka.testing.spec import (
 def test_scala_version(version: str, jar: str) -> None:
     """Each Kafka version uses the Scala build that exists for it."""
     assert kafka_jars(version)[0] == f"org.apache.kafka:{jar}"
+
+
+@pytest.mark.parametrize(
+    ("version", "added"),
+    [("0.10.0.1", []), ("0.10.2.2", ["jaxb-api"]), ("0.11.0.3", ["jaxb-api"]), ("1.1.1", ["slf4j-reload4j"])],
+)
+def test_added_libraries(version: str, added: list[str]) -> None:
+    """Versions that use JAXB, which Java 17 lacks, and versions without a logging back end have these libraries added."""
+    assert [jar.split(":")[1] for jar in kafka_jars(version)[1:]] == added
 
 
 @pytest.mark.parametrize("version", ["3.9", "new"])
