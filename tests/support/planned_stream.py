@@ -151,9 +151,9 @@ class Session:
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         return {tp: self.others[tp] for tp in partitions if tp in self.others}
 
-    def without_records(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
+    def without_records(self, ranges: Collection[OffsetRange]) -> set[TopicPartition]:
         self.lookups += 1
-        return [found for found in ranges if found.partition in self.recordless]
+        return {found.partition for found in ranges if found.partition in self.recordless}
 
     @property
     def offsets(self) -> Session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
@@ -19,10 +19,10 @@ class Session:
     def __init__(self) -> None:
         self.measured: list[list[TopicPartition]] = []
 
-    def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+    def record_bytes(self, ranges: Iterable[OffsetRange]) -> dict[TopicPartition, float]:
         """Return the sizes of records."""
-        self.measured.append(list(starts))
-        return dict.fromkeys(starts, 10.0)
+        self.measured.append([found.partition for found in ranges])
+        return dict.fromkeys(self.measured[-1], 10.0)
 
 
 class Time:
