@@ -44,7 +44,7 @@ from pyspark_zkafka.wire.group_messages import (
     read_list_groups,
     read_offset_delete,
 )
-from pyspark_zkafka.wire.protocol import Reader, Request, UnknownVersion, answer_of
+from pyspark_zkafka.wire.protocol import Api, Reader, Request, UnknownVersion, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ class GroupAdmin(KafkaAdmin):
         brokers = self._requests.metadata(deadline=deadline).brokers
 
         def make(connection: Connection, brokers: Sequence[int]) -> Request:
-            return list_groups_request(connection.version(LIST_GROUPS))
+            return list_groups_request(_version(connection, LIST_GROUPS))
 
         def read(response: Reader, brokers: Sequence[int]) -> dict[int, _Listed]:
             return dict.fromkeys(brokers, _Listed(*read_list_groups(response)))
@@ -162,7 +162,7 @@ class GroupAdmin(KafkaAdmin):
             return consumer_group_describe_request(connection.version(CONSUMER_GROUP_DESCRIBE), groups)
 
         def make(connection: Connection, groups: Sequence[str]) -> Request:
-            return describe_groups_request(connection.version(DESCRIBE_GROUPS), groups)
+            return describe_groups_request(_version(connection, DESCRIBE_GROUPS), groups)
 
         new = Call(_describing, make_new, lambda response, groups: read_consumer_group_describe(response), _WITHOUT_KIP_848)
         old = Call(
@@ -191,11 +191,22 @@ class GroupAdmin(KafkaAdmin):
         return found
 
     def committed_each(self, groups: Iterable[str]) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, ZKafkaError]]:
-        """All committed offsets of each group, and the error of each group that cannot be read."""
+        """All committed offsets of each group, and the error of each group that cannot be read.
+
+        Before Kafka 0.10.2 without the offsets of deleted topics.
+        """
         names = list(dict.fromkeys(groups))
         if not names or not self.has_coordinators(names[0]):
             return {name: {} for name in names}, {}
         found, failed = fetch_offsets(self._requests, self._coordinators, dict.fromkeys(names))
+        old = [group for group, error in failed.items() if isinstance(error.__cause__, UnknownVersion)]
+        if old:  # before Kafka 0.10.2, a request names its partitions
+            partitions = [tp for tp in self.snapshot().all_partitions() if tp.topic != _OFFSETS_TOPIC]
+            found_by_name, failed_by_name = fetch_offsets(
+                self._requests, self._coordinators, dict.fromkeys(old, partitions)
+            )
+            found |= found_by_name
+            failed = {group: error for group, error in failed.items() if group not in old} | failed_by_name
         return {group: {tp: answer.offset for tp, answer in of_group.items()} for group, of_group in found.items()}, failed
 
     def committed_metadata(
@@ -290,6 +301,12 @@ class GroupAdmin(KafkaAdmin):
             is_missing = found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             self._has_offsets_topic = not is_missing
         return self._has_offsets_topic
+
+
+def _version(connection: Connection, api: Api) -> int:
+    if connection.newest(api.key) < 0:
+        raise UnknownVersion("brokers coordinate groups from Kafka 0.9 on")
+    return connection.version(api)
 
 
 def _describing(group: str) -> str:

@@ -21,7 +21,7 @@ from pyspark_zkafka.model.error_codes import NONE, REFRESHING, RETRIABLE, ErrorC
 from pyspark_zkafka.model.nouns import TopicPartition, host_port
 from pyspark_zkafka.retries import Backoff, Deadline
 from pyspark_zkafka.wire.client import Client, Question
-from pyspark_zkafka.wire.connection import Address, Connection
+from pyspark_zkafka.wire.connection import Connection
 from pyspark_zkafka.wire.group_messages import (
     FIND_COORDINATOR,
     FIRST_OF_MANY_COORDINATORS,
@@ -32,6 +32,7 @@ from pyspark_zkafka.wire.group_messages import (
 )
 from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, TopicMetadata, read_topics, topics_request
 from pyspark_zkafka.wire.protocol import (
+    Address,
     ConnectionLost,
     LoginRefused,
     MalformedResponse,

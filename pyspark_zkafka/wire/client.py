@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.retries import Deadline
-from pyspark_zkafka.wire.connection import Address, Buffer, Connection
+from pyspark_zkafka.wire.connection import Buffer, Connection
 from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, read_topics, topics_request
-from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Reader, Request, Unsupported
+from pyspark_zkafka.wire.protocol import Address, ConnectionLost, MalformedResponse, Reader, Request, Unsupported
 from pyspark_zkafka.wire.settings import ClientSettings, tls_context
 
 if TYPE_CHECKING:

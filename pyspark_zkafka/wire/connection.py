@@ -20,7 +20,8 @@ from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.connection_messages import (
-    DIALECTS,
+    OF_0_8,
+    OF_0_9,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     Authentication,
@@ -32,7 +33,9 @@ from pyspark_zkafka.wire.connection_messages import (
     sasl_authenticate_request,
     sasl_handshake_request,
 )
+from pyspark_zkafka.wire.metadata_messages import is_of_version_0, metadata_request
 from pyspark_zkafka.wire.protocol import (
+    Address,
     Api,
     ConnectionClosed,
     ConnectionLost,
@@ -49,10 +52,12 @@ from pyspark_zkafka.wire.sasl import exchange
 from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings, SocketSettings
 
 A = TypeVar("A")
-Address = tuple[str, int]
 Waiting: TypeAlias = Generator[None, None, A]
 """A generator that yields whenever the caller's time runs out before the work is done."""
 
+_dialects: dict[Address, tuple[Supported, float]] = {}
+"""Protocols of brokers that do not answer ApiVersions, until a time."""
+_DIALECT_S = 30.0  # brokers may be upgraded
 _SEND_TIMEOUT_S = 10.0
 _NO_LINGER = struct.pack("ii", 1, 0)
 _LENGTH_BYTES = 4
@@ -292,6 +297,7 @@ class Connection:
         context: ssl.SSLContext | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._address = address
         self._settings = settings
         self._clock = clock
         self._link = Link(address, settings.socket, context)
@@ -453,23 +459,34 @@ class Connection:
 
     def _open(self, deadline: Deadline) -> Waiting[None]:
         yield from self._link.open(deadline)
-        try:
-            self._supported = yield from self._request_versions(deadline)
-        except ConnectionClosed as closed:
-            self._supported = yield from self._find_dialect(deadline, closed)
+        known, until = _dialects.get(self._address, (None, 0.0))
+        if known is not None and self._clock() < until:
+            self._supported = known
+        else:
+            try:
+                half = Deadline.after(deadline.left_s / 2, deadline.clock)
+                self._supported = yield from self._request_versions(half)
+            except ConnectionLost as lost:
+                self._supported = yield from self._find_dialect(deadline, lost)
         if self._settings.login is not None:
             yield from self._log_in(self._settings.login, deadline)
 
-    def _find_dialect(self, deadline: Deadline, closed: ConnectionClosed) -> Waiting[Supported]:
-        """Find the protocol of a broker that closes the connection after ApiVersions, as brokers before 0.10 do."""
-        for dialect in DIALECTS:
-            yield from self._link.open(deadline)
-            try:
-                yield from self._exchange(dialect.question, deadline)
-            except ConnectionClosed:
-                continue
-            return dialect.supported
-        raise closed
+    def _find_dialect(self, deadline: Deadline, lost: ConnectionLost) -> Waiting[Supported]:
+        """Find the protocol of a broker that does not answer ApiVersions: 0.8 closes the connection, and 0.9 is silent.
+
+        Only their answer to Metadata 1 proves their age. Other brokers may be slow.
+        """
+        yield from self._link.open(deadline)
+        try:
+            response = yield from self._exchange(metadata_request(1, ()), deadline)
+        except ConnectionLost:
+            raise lost from None
+        if not is_of_version_0(bytes(response.span(response.left))):
+            self._disconnect()
+            raise lost
+        found = OF_0_8 if isinstance(lost, ConnectionClosed) else OF_0_9
+        _dialects[self._address] = found, self._clock() + _DIALECT_S
+        return found
 
     def _exchange(self, request: Request, deadline: Deadline) -> Waiting[Reader]:
         """Send a request and return its response, on a connection without other requests."""

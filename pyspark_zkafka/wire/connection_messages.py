@@ -24,8 +24,6 @@ from pyspark_zkafka.wire.protocol import (
     Reader,
     Request,
     Unsupported,
-    array,
-    int32,
     no_tags,
     nullable_bytes,
     string,
@@ -57,26 +55,11 @@ class Supported(NamedTuple):
     dialect: str = ""
 
 
-class Dialect(NamedTuple):
-    """The protocol of brokers without ApiVersions, and a request that no older broker answers: it closes the connection."""
-
-    question: Request
-    supported: Supported
-
-
-_EMPTY_LIST_OFFSETS = Request(Api("ListOffsets", 2, 0, 0, _NEVER), 0, int32(-1) + array([]))
-_LIST_GROUPS = Request(Api("ListGroups", 16, 0, 0, _NEVER), 0, b"")
 _OF_DATA = {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0)}  # Produce, Fetch, ListOffsets, Metadata
 _OF_OFFSETS = {8: (0, 1), 9: (0, 1), 10: (0, 0)}  # OffsetCommit, OffsetFetch, FindCoordinator
 _OF_GROUPS = {15: (0, 0), 16: (0, 0)}  # DescribeGroups, ListGroups
-DIALECTS = (
-    Dialect(
-        _LIST_GROUPS,
-        Supported({**_OF_DATA, 0: (0, 1), 1: (0, 1), **_OF_OFFSETS, 8: (0, 2), **_OF_GROUPS}, {}, "0.9.0.1"),
-    ),
-    Dialect(_EMPTY_LIST_OFFSETS, Supported({**_OF_DATA, **_OF_OFFSETS}, {}, "0.8.2.2")),
-)
-"""From new to old."""
+OF_0_8 = Supported({**_OF_DATA, **_OF_OFFSETS}, {}, "0.8.2.2")
+OF_0_9 = Supported({**_OF_DATA, 0: (0, 1), 1: (0, 1), **_OF_OFFSETS, 8: (0, 2), **_OF_GROUPS}, {}, "0.9.0.1")
 
 
 def read_api_versions(response: Reader) -> Supported | None:

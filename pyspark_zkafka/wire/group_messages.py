@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.wire.connection import Address
 from pyspark_zkafka.wire.protocol import (
     NO_TAGS,
+    Address,
     Api,
     MalformedResponse,
     Reader,

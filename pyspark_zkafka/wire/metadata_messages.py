@@ -13,8 +13,18 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyspark_zkafka.model.error_codes import ErrorCode
-from pyspark_zkafka.wire.connection import Address
-from pyspark_zkafka.wire.protocol import Api, MalformedResponse, Reader, Request, array, int8, no_tags, null_array, string
+from pyspark_zkafka.wire.protocol import (
+    Address,
+    Api,
+    MalformedResponse,
+    Reader,
+    Request,
+    array,
+    int8,
+    no_tags,
+    null_array,
+    string,
+)
 
 METADATA = Api("Metadata", 3, 0, 12, 9)
 
@@ -115,6 +125,19 @@ def read_metadata(response: Reader) -> Metadata:
     controller = response.int32() if version >= 1 else -1
     topics = dict(response.array(topic))
     return Metadata(brokers, topics, None if controller < 0 else controller, cluster_id)
+
+
+def is_of_version_0(data: bytes) -> bool:
+    """True if a response to Metadata 1 has the form of version 0: brokers before Kafka 0.10 ignore the version."""
+    for version in (1, 0):
+        response = Reader(data, version)
+        try:
+            read_metadata(response)
+            response.finish()
+        except MalformedResponse:
+            continue
+        return version == 0
+    return False
 
 
 def topics_request(version: int, topics: Collection[str] | None, *, create: bool = False) -> Request:

@@ -20,6 +20,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 
 A = TypeVar("A")
 K = TypeVar("K")
+Address = tuple[str, int]
+"""A host and a port."""
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
 NO_TAGS = b"\x00"

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOOKUPS, _LOOKUP_PAUSE_S = 3, 1.0
+_FORMATS = {1: "0.10", 2: "0.11"}
+"""The first releases of Kafka with these formats of records."""
 _COMPLETION_S = 5.0
 """The time within which brokers complete a transaction whose commit they have accepted."""
 
@@ -240,19 +242,17 @@ def refuse_old_brokers(options: WriteOptions, columns: Collection[str], servers:
     newer = {
         "the column headers": (2, "headers" in columns),
         "kafka.enable.idempotence=true": (2, options.connection.kafka.get("enable.idempotence") == "true"),
-        "an exactly-once write": (2, options.once is not None),
+        "exactly-once writes": (2, options.once is not None),
         "the column timestamp": (1, "timestamp" in columns),
     }
     asked = {what: least for what, (least, is_asked) in newer.items() if is_asked}
     if not asked:
         return
     found = find_dialect(servers, options.connection.kafka).record_format
-    refused = [what for what, least in asked.items() if found < least]
+    refused = [f"{what} (Kafka {_FORMATS[least]} or later)" for what, least in asked.items() if found < least]
     if refused:
-        release = "0.11" if found == 1 else "0.10"
         raise BROKERS_TOO_OLD(
-            f"{listing(refused)}: the brokers are older than Kafka {release}, and would not keep this; leave it out, or "
-            "upgrade the brokers; no row was written",
+            f"The brokers are too old for {listing(refused)}; leave it out, or upgrade the brokers; no row was written"
         )
 
 

@@ -50,7 +50,8 @@ class ScriptedBroker:
     """A server on loopback, open within its ``with`` block, which answers each request with a test's function.
 
     The function returns the bytes of a response with their length; None closes the connection, and empty bytes are no
-    response. ApiVersions is answered like a broker with only its version 0, with `ranges` of versions by API.
+    response. ApiVersions is answered like a broker with only its version 0, with `ranges` of versions by API; without
+    `ranges`, by the function.
 
     Attributes
     ----------
@@ -58,7 +59,7 @@ class ScriptedBroker:
         All requests.
     """
 
-    def __init__(self, script: Script, ranges: Mapping[int, tuple[int, int]] = RANGES) -> None:
+    def __init__(self, script: Script, ranges: Mapping[int, tuple[int, int]] | None = RANGES) -> None:
         self._script = script
         self._ranges = ranges
         self.received: list[Received] = []
@@ -102,6 +103,6 @@ class ScriptedBroker:
                 client.sendall(response)
 
     def _respond(self, request: Received) -> bytes | None:
-        if request.api != API_VERSIONS:
+        if request.api != API_VERSIONS or self._ranges is None:
             return self._script(request)
         return answered(request, versions(self._ranges) if request.version == 0 else struct.pack(">hi", 35, 0))

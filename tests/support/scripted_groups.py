@@ -75,9 +75,12 @@ def names_in(request: Reader) -> list[str]:
 
 
 def metadata(brokers: Mapping[int, Address], topics: Mapping[str, int] | None = None) -> bytes:
-    """Metadata 1: brokers by id, and topics without partitions, by the error of each."""
+    """Metadata 1: brokers by id, and topics by the error of each, with partition 0, led by broker 1, if there is none."""
     nodes = [int32(number) + string(host) + int32(port) + string(None) for number, (host, port) in brokers.items()]
-    rows = [int16(error) + string(name) + int8(0) + array([]) for name, error in (topics or {}).items()]
+    first = int16(0) + int32(0) + int32(1) + 2 * array([int32(1)])
+    rows = [
+        int16(error) + string(name) + int8(0) + array([] if error else [first]) for name, error in (topics or {}).items()
+    ]
     return array(nodes) + int32(-1) + array(rows)
 
 

@@ -16,9 +16,9 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.direct.settings import ReadSettings
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.client import Client
-from pyspark_zkafka.wire.connection import Address, Buffer, Connection
+from pyspark_zkafka.wire.connection import Buffer, Connection
 from pyspark_zkafka.wire.metadata_messages import PartitionMetadata
-from pyspark_zkafka.wire.protocol import ConnectionLost, Unsupported
+from pyspark_zkafka.wire.protocol import Address, ConnectionLost, Unsupported
 from pyspark_zkafka.wire.settings import parse_servers
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from pyspark_zkafka.records.direct.fetch import (
     read_fetch,
 )
 from pyspark_zkafka.retries import Deadline
-from pyspark_zkafka.wire.connection import Address, Buffer, Connection
-from pyspark_zkafka.wire.protocol import closed_by_errors
+from pyspark_zkafka.wire.connection import Buffer, Connection
+from pyspark_zkafka.wire.protocol import Address, closed_by_errors
 
 _Place = tuple[TopicPartition, int]
 

@@ -39,7 +39,7 @@ TRANSACTION_VERSION = "transaction.version"
 
 SECOND_PROTOCOL = 2
 
-PRODUCE = Api("Produce", 0, 5, 12, 9)
+PRODUCE = Api("Produce", 0, 3, 12, 9)
 FIRST_PRODUCE = 8
 """The newest version of Produce to use without KIP-890. Version 12 makes brokers add partitions to the transaction."""
 
@@ -171,7 +171,7 @@ def produce_request(
     batches: Sequence[tuple[TopicPartition, memoryview]],
     transactional_id: str | None = None,
 ) -> Request:
-    """Versions 5 to 12, with acks=all and a record batch of each partition."""
+    """Versions 3 to 12, with acks=all and a record batch of each partition."""
     flexible = version >= PRODUCE.flexible
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for partition, records in batches:
@@ -189,7 +189,7 @@ def produce_request(
 
 
 class Produced(NamedTuple):
-    """A broker's answer for one partition: the offset of the batch, and the first offset of the log."""
+    """A broker's answer for one partition: the offset of the batch, and the start of the log, -1 before Kafka 1.0."""
 
     error: int
     offset: int
@@ -197,7 +197,7 @@ class Produced(NamedTuple):
 
 
 def read_produce(response: Reader) -> tuple[dict[TopicPartition, Produced], int]:
-    """Versions 5 to 12: the answers by partition, and the throttle time in ms."""
+    """Versions 3 to 12: the answers by partition, and the throttle time in ms."""
 
     def invalid() -> None:
         response.int32()
@@ -207,7 +207,7 @@ def read_produce(response: Reader) -> tuple[dict[TopicPartition, Produced], int]
     def row() -> tuple[int, Produced]:
         number, error, offset = response.int32(), response.int16(), response.int64()
         response.int64()  # time of the append
-        log_start = response.int64()
+        log_start = response.int64() if response.version >= 5 else -1
         if response.version >= 8:
             response.array(invalid)
             response.string()  # error in words

@@ -37,7 +37,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
 from pyspark_zkafka.records.producer import GroupOffset, Transactions
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.client import Client
-from pyspark_zkafka.wire.connection import Address, Buffer, Connection
+from pyspark_zkafka.wire.connection import Buffer, Connection
 from pyspark_zkafka.wire.group_messages import (
     FIND_COORDINATOR,
     GROUP,
@@ -46,7 +46,15 @@ from pyspark_zkafka.wire.group_messages import (
     find_coordinators_request,
     read_coordinators,
 )
-from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported, answer_of
+from pyspark_zkafka.wire.protocol import (
+    Address,
+    ConnectionLost,
+    LoginRefused,
+    MalformedResponse,
+    Request,
+    Unsupported,
+    answer_of,
+)
 
 if TYPE_CHECKING:
     from pyspark_zkafka.records.direct.sender import DirectSender

@@ -13,7 +13,6 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupEr
 from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.processes import LOOPBACK
-from pyspark_zkafka.wire.connection import Address
 from pyspark_zkafka.wire.group_messages import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
@@ -25,7 +24,7 @@ from pyspark_zkafka.wire.group_messages import (
     OFFSET_FETCH,
 )
 from pyspark_zkafka.wire.metadata_messages import METADATA
-from pyspark_zkafka.wire.protocol import NO_TAGS, Api, Reader, array, int16, int32, string
+from pyspark_zkafka.wire.protocol import NO_TAGS, Address, Api, Reader, array, int16, int32, string
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.scripted_groups import (
     SILENT,
@@ -302,11 +301,22 @@ class TestOffsets:
         assert admin.committed_many(["g", "h"]) == {"g": {T0: 5}, "h": {T1: 7}}
         assert sorted(requested) == ["g", "h"]
 
-    def test_brokers_too_old(self, cluster: Cluster) -> None:
-        """Before version 2, OffsetFetch has no request for all offsets: each group has this problem."""
-        found, failed = cluster.open({}, OffsetFetch=1).committed_each(["g", "h"])
-        assert (found, set(failed)) == ({}, {"g", "h"})
-        assert all(error.message.endswith("the broker is too old for this") for error in failed.values())
+    def test_partitions_by_name(self, cluster: Cluster) -> None:
+        """Before version 2, OffsetFetch has no request for all offsets: it names the partitions of all topics."""
+        cluster.topics["t"] = 0
+
+        def fetch(request: Reader) -> bytes:
+            return offsets_of_group({0: 5 if request.required_string() == "g" else -1})
+
+        admin = cluster.open({OFFSET_FETCH: fetch}, OffsetFetch=1)
+        assert admin.committed_many(["g", "h"]) == {"g": {T0: 5}, "h": {}}
+
+    @pytest.mark.parametrize("api", [LIST_GROUPS, DESCRIBE_GROUPS])
+    def test_before_kafka_0_9(self, cluster: Cluster, api: Api) -> None:
+        """Brokers that coordinate no groups are named as the reason."""
+        admin = cluster.open({}, **{api.name: -1, CONSUMER_GROUP_DESCRIBE.name: -1})
+        with pytest.raises(ZKafkaError, match=r"groups from Kafka 0\.9 on; the broker is too old for this"):
+            _ = admin.group_names() if api is LIST_GROUPS else admin.group_state("g")
 
     @pytest.mark.parametrize("newest", [2, 8])
     def test_groups_by_themselves(self, cluster: Cluster, newest: int) -> None:

@@ -14,11 +14,10 @@ from pyspark_zkafka.brokers.requests import BrokerRequests, BrokerRoute, Call, C
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
 from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.testing.processes import LOOPBACK
-from pyspark_zkafka.wire.connection import Address
 from pyspark_zkafka.wire.connection_messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from pyspark_zkafka.wire.group_messages import FIND_COORDINATOR
 from pyspark_zkafka.wire.metadata_messages import METADATA
-from pyspark_zkafka.wire.protocol import Api, LoginRefused, Reader, Request, array, int16, nullable_bytes, string
+from pyspark_zkafka.wire.protocol import Address, Api, LoginRefused, Reader, Request, array, int16, nullable_bytes, string
 from tests.support.scripted_broker import Script, ScriptedBroker, answered
 from tests.support.scripted_groups import SILENT, Answers, api_ranges, coordinator, coordinators, metadata, names_in
 

@@ -12,8 +12,9 @@ import pytest
 
 from pyspark_zkafka.testing.processes import LOOPBACK
 from pyspark_zkafka.wire.client import Client, Question
-from pyspark_zkafka.wire.connection import Address, Connection
+from pyspark_zkafka.wire.connection import Connection
 from pyspark_zkafka.wire.protocol import (
+    Address,
     Api,
     ConnectionClosed,
     ConnectionLost,

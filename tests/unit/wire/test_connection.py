@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
 from typing import Any
@@ -23,22 +23,31 @@ from pyspark_zkafka.wire import protocol
 from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Buffer, Connection
 from pyspark_zkafka.wire.metadata_messages import METADATA
-from pyspark_zkafka.wire.protocol import ConnectionLost, MalformedResponse, Request, Unsupported
+from pyspark_zkafka.wire.protocol import (
+    ConnectionLost,
+    LoginRefused,
+    MalformedResponse,
+    Request,
+    Unsupported,
+)
 from pyspark_zkafka.wire.settings import client_settings_of
-from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
+from tests.support.scripted_broker import RANGES, Received, Script, ScriptedBroker, answered, framed
 
 ASK = Request(METADATA, 4, b"question")
 
 
 @pytest.fixture
 def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
-    """Opens a connection to a broker with a script: ``connect(script, clock, **properties)``."""
+    """Opens a connection to a broker with a script: ``connect(script, clock, ranges, **properties)``."""
     with ExitStack() as opened:
 
         def make(
-            script: Script, clock: Callable[[], float] = time.monotonic, **kafka: Any
+            script: Script,
+            clock: Callable[[], float] = time.monotonic,
+            ranges: Mapping[int, tuple[int, int]] | None = RANGES,
+            **kafka: Any,
         ) -> tuple[Connection, ScriptedBroker]:
-            broker = opened.enter_context(ScriptedBroker(script))
+            broker = opened.enter_context(ScriptedBroker(script, ranges))
             given = {name.replace("_", "."): value for name, value in kafka.items()}
             connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **given}), None, clock)
             opened.callback(connection.close)
@@ -182,6 +191,76 @@ def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
     with pytest.raises(Unsupported, match=why) as caught:
         connect(script, **LOGIN, sasl_mechanism="PLAIN")
     assert "sesame" not in str(caught.value)
+
+
+OF_0_10 = {api: versions for api, versions in RANGES.items() if api != 36} | {17: (0, 0)}
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+def test_login_before_kafka_1_0(connect: Connect, is_accepted: bool) -> None:
+    """Tokens stand alone after SaslHandshake 0. A broker that refuses the login closes the connection."""
+
+    def script(request: Received) -> bytes | None:
+        if request.api == 17:
+            return answered(request, protocol.int16(0) + protocol.int32(0))
+        return framed(b"") if is_accepted else None
+
+    given = {**LOGIN, "sasl_mechanism": "PLAIN"}
+    if not is_accepted:
+        with pytest.raises(LoginRefused, match="refuses the login by PLAIN"):
+            connect(script, ranges=OF_0_10, **given)
+        return
+    connection, broker = connect(script, ranges=OF_0_10, **given)
+    assert connection.is_open
+    assert [request.version for request in broker.received if request.api == 17] == [0]
+    assert broker.received[-1].rest.endswith(b"pen-sesame")
+
+
+NODE = protocol.int32(1) + protocol.string("b") + protocol.int32(9092)
+OF_VERSION_0 = protocol.array([NODE]) + protocol.array([])
+OF_VERSION_1 = protocol.array([NODE + protocol.string("rack")]) + protocol.int32(1) + protocol.array([])
+CLOSED, SILENT, LIST_GROUPS = None, b"", 16
+
+
+@pytest.mark.parametrize(
+    ("without_versions", "metadata", "release"),
+    [
+        (CLOSED, OF_VERSION_0, "0.8.2.2"),
+        (SILENT, OF_VERSION_0, "0.9.0.1"),
+        (CLOSED, OF_VERSION_1, None),
+        (SILENT, OF_VERSION_1, None),
+        (CLOSED, None, None),
+        (SILENT, b"?", None),
+    ],
+)
+def test_brokers_before_0_10(without_versions: bytes | None, metadata: bytes | None, release: str | None) -> None:
+    """Brokers that do not answer ApiVersions, but any version of Metadata as version 0, are old. Others may be slow."""
+
+    def script(request: Received) -> bytes | None:
+        if request.api != METADATA.key:
+            return without_versions
+        return None if metadata is None else answered(request, metadata)
+
+    with ScriptedBroker(script, ranges=None) as broker:
+        for _ in range(2):  # the second time, the protocol is known
+            connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b"}), None)
+            connection.begin_opening(soon(1))
+            if release is None:
+                with pytest.raises(ConnectionLost, match=r"closed the connection|no response in time"):
+                    open_in_steps(connection)
+                continue
+            open_in_steps(connection)
+            assert (connection.is_open, connection.dialect) == (True, release)
+            assert (connection.version(METADATA), connection.newest(LIST_GROUPS)) == (0, 0 if "0.9" in release else -1)
+            connection.close()
+        versions = [request for request in broker.received if request.api != METADATA.key]
+        assert len(versions) == (2 if release is None else 1)
+
+
+def open_in_steps(connection: Connection) -> None:
+    """Open a connection in many calls."""
+    while not connection.continue_opening(soon(0)):
+        assert connection.is_opening
 
 
 def test_opened_step_by_step() -> None:

@@ -153,11 +153,12 @@ def parts(*numbers: int) -> list[FetchPartition]:
     return [FetchPartition(TopicPartition(TP.topic, number), TOPIC_ID, 0) for number in numbers]
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_response_of_an_old_broker(version: int) -> None:
     """The response of a broker without transactions has only the end of the log."""
     row = protocol.int32(3) + protocol.int16(0) + protocol.int64(90) + protocol.nullable_bytes(b"messages")
-    data = protocol.int32(7) + protocol.int32(1) + protocol.string("orders") + protocol.int32(1) + row
+    data = protocol.int32(1) + protocol.string("orders") + protocol.int32(1) + row
+    data = data if version == 0 else protocol.int32(7) + data  # throttle time
     (found,) = read_fetch(reader(data, version), [FetchPartition(TP, None, 0)])
     assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (0, 0, 90, 90)
     assert (bytes(found.records), found.aborted) == (b"messages", ())

@@ -596,11 +596,10 @@ def test_a_large_row() -> None:
     ("producing", "codec", "why"),
     [
         ({PRODUCE: (0, 2), INIT_PRODUCER_ID: (0, 1)}, "none", "Produce 0 to 2"),
-        ({PRODUCE: (0, 3), INIT_PRODUCER_ID: (0, 1)}, "none", "Produce 0 to 3"),
         ({PRODUCE: (0, 6), INIT_PRODUCER_ID: (0, 1)}, "zstd", "without zstd"),
         ({}, "none", "the broker has no Produce"),
     ],
-    ids=["old batches", "Kafka 0.11", "without zstd", "without Produce"],
+    ids=["old batches", "without zstd", "without Produce"],
 )
 def test_brokers_that_need_librdkafka(
     producing: dict[int, tuple[int, int]], codec: str, why: str, kafka: dict[str, str]
