@@ -262,10 +262,21 @@ def _login(given: Properties) -> AnyLogin | str:
         return f"sasl.mechanism={mechanism}"
     if user is None or password is None:
         return "a login without user and password"
-    # scramp prepares other texts (SASLprep), and neither Kafka nor librdkafka does.
-    if mechanism in _SCRAM and not (user + password).isascii():
-        return f"sasl.mechanism={mechanism} with a user or a password outside ASCII"
+    if mechanism in _SCRAM and not (_is_prepared(user) and _is_prepared(password)):
+        return f"sasl.mechanism={mechanism} with a user or a password that SASLprep changes"
     return Login(mechanism, user, password)
+
+
+def _is_prepared(text: str) -> bool:
+    """True for a text that SASLprep leaves as it is: scramp prepares texts, and neither Kafka nor librdkafka does."""
+    if text.isascii():
+        return True
+    from scramp.core import ScramException, saslprep  # few texts need it
+
+    try:
+        return bool(saslprep(text) == text)
+    except ScramException:
+        return False
 
 
 def _token_endpoint(given: Properties) -> TokenEndpoint | str:

@@ -11,7 +11,7 @@ from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.direct.settings import ReadSettings, settings_of
 from pyspark_zkafka.wire.protocol import Unsupported
-from pyspark_zkafka.wire.settings import TokenEndpoint
+from pyspark_zkafka.wire.settings import Login, TokenEndpoint, client_settings_of
 from tests.support.cases import each
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "open-sesame"}
@@ -77,18 +77,18 @@ def test_given() -> None:
                 "security_protocol": "SASL_SSL",
                 "sasl_mechanism": "SCRAM-SHA-256",
                 "sasl_username": "alice",
-                "sasl_password": "s\u00e9same",
+                "sasl_password": "se\u0301same",
             },
-            "sasl.mechanism=SCRAM-SHA-256 with a user or a password outside ASCII",
+            "sasl.mechanism=SCRAM-SHA-256 with a user or a password that SASLprep changes",
         ),
         (
             {
                 "security_protocol": "SASL_SSL",
                 "sasl_mechanism": "SCRAM-SHA-512",
-                "sasl_username": "al\u00efce",
+                "sasl_username": "al\u017fce",
                 "sasl_password": "sesame",
             },
-            "sasl.mechanism=SCRAM-SHA-512 with a user or a password outside ASCII",
+            "sasl.mechanism=SCRAM-SHA-512 with a user or a password that SASLprep changes",
         ),
         ({"security_protocol": "other"}, "security.protocol=other"),
     ],
@@ -145,3 +145,11 @@ def test_token_endpoint() -> None:
     for name, value in (("grant.type", "jwt"), ("token.endpoint.url", "file:///etc/passwd")):
         with pytest.raises(Unsupported, match=name):
             settings_of({"bootstrap.servers": "b", **given, f"sasl.oauthbearer.{name}": value})
+
+
+@pytest.mark.parametrize("password", ["s\u00e9same", "\u5bc6\u7801"])
+def test_scram_outside_ascii(password: str) -> None:
+    """A password that SASLprep leaves as it is can be used with SCRAM."""
+    login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "al\u00efce", "sasl.password": password}
+    settings = client_settings_of({"bootstrap.servers": "b", "security.protocol": "SASL_SSL", **login})
+    assert settings.login == Login("SCRAM-SHA-256", "al\u00efce", password)
