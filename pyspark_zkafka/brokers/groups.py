@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.errors import broker_error
+from pyspark_zkafka.brokers.errors import broker_error, connection_error
 from pyspark_zkafka.brokers.group_offsets import (
     ACTIVE_CODES,
     Committed,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 
 _OFFSETS_TOPIC = "__consumer_offsets"
+_WITHOUT_GROUPS = "brokers coordinate groups from Kafka 0.9 on"
 _WITHOUT_KIP_848 = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 """Errors of ConsumerGroupDescribe for a group of the classic protocol, and with KIP-848 switched off."""
 _OTHER_TYPES = frozenset({"share", "streams"})
@@ -152,10 +153,13 @@ class GroupAdmin(KafkaAdmin):
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
         """The state of each group. Blocks for two requests to each coordinator, or one before Kafka 4.
 
-        A group that cannot be read does not hide the others.
+        A group that cannot be read does not hide the others. Raises ZKafkaError for brokers before Kafka 0.9.
         """
         names = list(dict.fromkeys(groups))
-        if not names or not self.has_coordinators(names[0]):
+        has_coordinators = bool(names) and self.has_coordinators(names[0])
+        if self._requests.release.startswith("0.8"):
+            raise connection_error(UnknownVersion(_WITHOUT_GROUPS), "describing groups")
+        if not has_coordinators:
             return dict.fromkeys(names, GroupState(DEAD))
 
         def make_new(connection: Connection, groups: Sequence[str]) -> Request:
@@ -305,7 +309,7 @@ class GroupAdmin(KafkaAdmin):
 
 def _version(connection: Connection, api: Api) -> int:
     if connection.newest(api.key) < 0:
-        raise UnknownVersion("brokers coordinate groups from Kafka 0.9 on")
+        raise UnknownVersion(_WITHOUT_GROUPS)
     return connection.version(api)
 
 

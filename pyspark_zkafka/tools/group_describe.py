@@ -193,6 +193,8 @@ def describe(
     _note_idle(target, reports, "" if servers.zookeeper is None else " in ZooKeeper")
     rows = [{**asdict(row), "lag": row.lag, "commit_time": iso_time(row.commit_us)} for row in reports.partitions]
     _show(target, rows, _STORES if stores == "both" else ())
+    if names is not None and reports.kafka_problem is not None:
+        raise typer.Exit(1)
 
 
 def _note_idle(target: Target, reports: GroupReports, place: str) -> None:
