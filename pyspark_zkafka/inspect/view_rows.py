@@ -182,6 +182,32 @@ def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> lis
     return sorted(rows, key=_order)
 
 
+def kafka_group_row(group: GroupReport) -> Row:
+    """Return the row of a group in Kafka, whose number of members is null if it cannot be read."""
+    topics = {tp.topic for tp in (*group.kafka_offsets, *group.kafka_owners)}
+    return {"group": group.name, "members": group.kafka_members, "topics": sorted(topics)}
+
+
+def kafka_member_rows(group: GroupReport) -> list[Row]:
+    """Return one row for each member of a group in Kafka, by id. What it subscribes to is not known."""
+    members = {} if group.in_kafka is None else group.in_kafka.members
+    return [{"group": group.name, "consumer": consumer, "readable": True} for consumer in sorted(members)]
+
+
+def kafka_owner_rows(group: GroupReport) -> list[Row]:
+    """Return one row for each partition that a member of a group in Kafka owns, by topic and partition."""
+    return [{"group": group.name, **tp._asdict(), "consumer": m.id} for tp, m in sorted(group.kafka_owners.items())]
+
+
+def kafka_offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> list[Row]:
+    """Return one row for each committed offset of a group in Kafka, by topic and partition; see `offset_rows`."""
+    return [
+        {"group": group.name, **tp._asdict(), "offset": offset, "latest": end, "lag": None if end is None else end - offset}
+        for tp, offset in sorted(group.kafka_offsets.items())
+        for end in (latest.get(tp),)
+    ]
+
+
 def _unreadable_row(group: GroupReport, znode: UnreadableZnode, found: Row) -> Row:
     """Return the row of a claim or offset: with the error if it is malformed, with `found` if it is from Kafka 0.7."""
     row: Row = {"group": group.name, "topic": znode.path.split("/")[-2]}

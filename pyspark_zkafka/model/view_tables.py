@@ -61,21 +61,24 @@ VIEWS = {
     "controller": View(
         "broker int, epoch int, timestamp timestamp_ltz, cluster_id string", has_topics=False, needs_zookeeper=False
     ),
-    "groups": View("group string, members int, topics array<string>", has_groups=True),
+    "groups": View("group string, members int, topics array<string>", has_groups=True, needs_zookeeper=False),
     "members": View(
         "group string, consumer string, pattern string, subscription map<string,int>, timestamp timestamp_ltz, "
         "readable boolean, error string",
         has_topics=False,
         has_groups=True,
+        needs_zookeeper=False,
     ),
     "owners": View(
         "group string, topic string, partition int, consumer string, thread string, broker int, error string",
         has_groups=True,
+        needs_zookeeper=False,
     ),
     "offsets": View(
         "group string, topic string, partition int, offset bigint, latest bigint, lag bigint, timestamp timestamp_ltz, "
         "broker int, error string",
         has_groups=True,
+        needs_zookeeper=False,
     ),
     "admin": View("operation string, topic string, partition int, replicas array<int>"),
     "configs": View("topic string, name string, value string"),

@@ -9,11 +9,12 @@ from dataclasses import replace
 from functools import partial
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, describe_migration
-from pyspark_zkafka.errors import CodecError, ZKafkaError, ZooKeeperRefused, listing
+from pyspark_zkafka.errors import CodecError, GroupError, ZKafkaError, ZooKeeperRefused, listing
 from pyspark_zkafka.inspect import view_rows as rows
 from pyspark_zkafka.inspect.groups import decode_groups
-from pyspark_zkafka.inspect.reads import ClusterReport, Part, read_cluster, read_part
+from pyspark_zkafka.inspect.reads import ClusterReport, Part, read_cluster, read_kafka_groups, read_part
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Subscribe, coalesce
@@ -47,6 +48,8 @@ _OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
     """Return the sorted rows of a view. Blocks for a few round trips. `offsets` and `plan` also read offsets from brokers.
 
+    Without ZooKeeper, views of groups show groups that Kafka coordinates.
+
     Raises ZKafkaError if the cluster cannot be reached. The views `topics`, `partitions`, `configs` and `plan` also raise
     it if the options name a topic with a malformed znode. Other malformed znodes of topics and brokers are logged as
     warnings. Malformed znodes of groups become rows.
@@ -61,6 +64,9 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
                 _warn_if_outdated(view, zookeeper.survey([]))
             read = _of_groups if VIEWS[view].has_groups else _of_cluster
             return read(view, options, zookeeper)
+    if VIEWS[view].has_groups:
+        with GroupAdmin.of(connection) as brokers:
+            return _of_kafka_groups(view, options, brokers)
     with KafkaAdmin.of(connection) as admin:
         return _of_cluster(view, options, admin)
 
@@ -106,6 +112,29 @@ def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) ->
     except ZKafkaError as error:
         _log.warning("view=controller has no broker, and whether the cluster is in KRaft mode is unknown: %s", error)
     return False
+
+
+def _of_kafka_groups(view: str, options: ReadOptions, brokers: GroupAdmin) -> list[Row]:
+    """Return the rows of groups that Kafka coordinates. A group that cannot be read is logged."""
+    names = None if options.group is None else [options.group]
+    try:
+        found = read_kafka_groups(brokers, names, logs=view == "offsets")
+    except GroupError as error:
+        _log.info("view=%s is empty: %s", view, error)
+        return []
+    for problem in (*found.logs.problems, *filter(None, [found.kafka_problem])):
+        _log.warning("view=%s is incomplete: %s", view, problem)
+    groups = [found.groups[name] for name in sorted(found.groups)]
+    if view == "members":
+        return [row for group in groups for row in rows.kafka_member_rows(group)]
+    if view == "groups":
+        requested = [(row, restrict(options.subscription, row["topics"])) for row in map(rows.kafka_group_row, groups)]
+        return [{**row, "topics": topics} for row, topics in requested if topics or options.subscription is None]
+    latest = {tp: bounds.end for tp, bounds in found.logs.bounds.items() if bounds.end is not None}
+    make_rows = rows.kafka_owner_rows if view == "owners" else partial(rows.kafka_offset_rows, latest=latest)
+    made = [row for group in groups for row in make_rows(group)]
+    topics = set(restrict(options.subscription, {row["topic"] for row in made}))
+    return [row for row in made if row["topic"] in topics]
 
 
 def _of_groups(view: str, options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:

@@ -26,7 +26,7 @@ from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
+from pyspark_zkafka.tools.command import AllGroups, Groups, Servers, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import Column, columns, iso_time
 from pyspark_zkafka.tools.watch import CONSUMER, OFFSETS, Interval, watch_groups
 
@@ -193,7 +193,12 @@ def describe(
     _note_idle(target, reports, "" if servers.zookeeper is None else " in ZooKeeper")
     rows = [{**asdict(row), "lag": row.lag, "commit_time": iso_time(row.commit_us)} for row in reports.partitions]
     _show(target, rows, _STORES if stores == "both" else ())
-    if names is not None and reports.kafka_problem is not None:
+    _require_readable(servers, names, reports)
+
+
+def _require_readable(servers: Servers, names: Sequence[str] | None, reports: GroupReports) -> None:
+    """End with status 1 if a named group in Kafka cannot be read, after the others were shown."""
+    if names is not None and servers.zookeeper is None and reports.kafka_problem is not None:
         raise typer.Exit(1)
 
 
@@ -249,6 +254,7 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     if servers.zookeeper is None:
         rows = [row for group in reports.groups.values() for row in _kafka_member_rows(group)]
         target.output.rows(rows, _KAFKA_MEMBERS, "There is no member.", _KAFKA_MEMBERS_NARROW)
+        _require_readable(servers, names, reports)
         return
     rows = [row for group in reports.groups.values() for row in _member_rows(group)]
     error = columns("error") if any("error" in row for row in rows) else ()

@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, KafkaReader
@@ -199,9 +201,9 @@ def test_list(groups: Groups) -> None:
 @pytest.mark.parametrize("command", ["describe", "members", "verify"])
 def test_groups_of_other_programs(groups: Groups, command: str, kind: str) -> None:
     """A group that is not of consumers, or has other assignments, does not hide others, and is named on standard error."""
-    rows = groups.json(command, groups.name(kind), groups.name("kip848"), status=1 if command == "verify" else 0)
+    rows = groups.json(command, groups.name(kind), groups.name("kip848"), status=1)
     assert {row["group"] for row in rows} == (set() if command == "verify" else {groups.name("kip848")})
-    found = groups.run(command, groups.name(kind), groups.name("kip848"), status=1 if command == "verify" else 0)
+    found = groups.run(command, groups.name(kind), groups.name("kip848"), status=1)
     assert f"Group {groups.name(kind)} cannot be described" in found.stderr
     assert groups.name("kip848") not in found.stderr
 
@@ -214,6 +216,26 @@ def test_unknown_group(groups: Groups, command: str) -> None:
     (line,) = found.stderr.splitlines()
     assert line.startswith("[UNKNOWN_GROUP] Group nobody does not exist in Kafka")
     assert groups.json("describe", groups.name("empty"))
+
+
+@pytest.mark.parametrize("kind", CONSUMERS)
+def test_views(groups: Groups, kind: str) -> None:
+    """Views show what the command describes, restricted to a group or to topics."""
+    where = {"kafka.bootstrap.servers": groups.cluster.bootstrap_servers, "group.id": groups.name(kind)}
+
+    def view(name: str, **options: str) -> list[dict[str, Any]]:
+        return plan_view(name, parse_read({**where, "view": name, **options}))
+
+    described = [row for row in groups.json("describe", groups.name(kind)) if row["topic"] is not None]
+    members = [row["consumer"] for row in groups.json("members", groups.name(kind))]
+    topics = sorted({row["topic"] for row in described})
+    assert view("groups") == [{"group": groups.name(kind), "members": len(members), "topics": topics}]
+    assert [row["consumer"] for row in view("members")] == sorted(members)
+    for name, columns in (("owners", ["consumer"]), ("offsets", ["offset", "latest", "lag"])):
+        keys = ["topic", "partition", *columns]
+        expected = [[row[key] for key in keys] for row in described if row[columns[0]] is not None]
+        assert [[row[key] for key in keys] for row in view(name)] == expected
+    assert view("offsets", subscribe="no-such-topic") == view("owners", **{"group.id": "no-such-group"}) == []
 
 
 def test_verify(groups: Groups) -> None:
