@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 _PATIENCE_S = 3.0
 _OWN = ("api.version.request", "broker.version.fallback")
 
-_known: dict[str, BrokerDialect] = {}
-"""Dialects by bootstrap servers. Brokers that are upgraded meanwhile still speak the old ones, until Kafka 4."""
+_modern: set[str] = set()
+"""The bootstrap servers of brokers that are not old. Old ones are asked each time: they may be upgraded meanwhile."""
 
 
 class BrokerDialect(NamedTuple):
@@ -33,16 +33,22 @@ class BrokerDialect(NamedTuple):
     release: str = ""
 
 
+_MODERN = BrokerDialect()
+
+
 def find_dialect(bootstrap_servers: str, properties: Mapping[str, Any]) -> BrokerDialect:
-    """The dialect of a broker of the cluster; blocks for a request, once per process and cluster.
+    """The dialect of a broker of the cluster; blocks for a request, for brokers from 0.11 on once per process and cluster.
 
     Raises ZKafkaError if no broker answers. All brokers of a cluster are assumed to be alike.
     """
-    if bootstrap_servers not in _known:
-        with BrokerRequests(bootstrap_servers, properties) as requests:
-            requests.metadata()
-            _known[bootstrap_servers] = BrokerDialect(requests.record_format, requests.release)
-    return _known[bootstrap_servers]
+    if bootstrap_servers in _modern:
+        return _MODERN
+    with BrokerRequests(bootstrap_servers, properties) as requests:
+        requests.metadata()
+        found = BrokerDialect(requests.record_format, requests.release)
+    if found == _MODERN:
+        _modern.add(bootstrap_servers)
+    return found
 
 
 def with_dialect(properties: Mapping[str, Any]) -> dict[str, Any]:
