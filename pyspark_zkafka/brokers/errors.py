@@ -5,7 +5,14 @@ from __future__ import annotations
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, KAFKA_ERROR, NO_LEADER, REFUSED_BY_BROKER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.error_codes import ErrorCode, name_of
-from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, TlsRefused, UnknownVersion
+from pyspark_zkafka.wire.protocol import (
+    ConnectionLost,
+    LoginRefused,
+    MalformedResponse,
+    MechanismRefused,
+    TlsRefused,
+    UnknownVersion,
+)
 
 UNKNOWN_TOPIC_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 NO_LEADER_CODES = frozenset(
@@ -96,6 +103,8 @@ def connection_error(error: Exception, doing: str, *, answered: bool = True) -> 
     text = f"{doing}: {error}"
     if isinstance(error, ConnectionLost):
         return BROKERS_UNAVAILABLE(f"{text}; {CLOSED if error.is_silent and not answered else UNREACHABLE}")
+    if isinstance(error, MechanismRefused):
+        return REFUSED_BY_BROKER(f"{text}; set kafka.sasl.mechanism to one of them")
     if isinstance(error, LoginRefused):
         return REFUSED_BY_BROKER(f"{text}; {KERBEROS_REMEDY if 'GSSAPI' in text else LOGIN_REMEDY}")
     if isinstance(error, TlsRefused):

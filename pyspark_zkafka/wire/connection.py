@@ -41,6 +41,7 @@ from pyspark_zkafka.wire.protocol import (
     ConnectionLost,
     LoginRefused,
     MalformedResponse,
+    MechanismRefused,
     Reader,
     Request,
     TlsRefused,
@@ -511,7 +512,7 @@ class Connection:
         response = yield from self._exchange(sasl_handshake_request(handshake, login.mechanism), deadline)
         error, mechanisms = read_sasl_handshake(response)
         if error != NONE:
-            raise Unsupported(f"{self}: the broker has the mechanisms {','.join(mechanisms)}")
+            raise MechanismRefused(f"{self}: the broker has the mechanisms {','.join(mechanisms)}")
         tokens = exchange(login, self._link.host)
         token = next(tokens)
         while True:

@@ -50,6 +50,10 @@ class LoginRefused(Unsupported):
     """A login that a broker refuses. Each further attempt counts towards a lock-out of the user."""
 
 
+class MechanismRefused(LoginRefused):
+    """A broker without the login's mechanism. The text lists the broker's mechanisms."""
+
+
 class ConnectionLost(Exception):
     """A connection that could not be opened, was cut, or stayed silent. Another attempt may succeed.
 
