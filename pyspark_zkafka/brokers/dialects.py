@@ -1,4 +1,4 @@
-"""Brokers before Kafka 1.0: their releases, and the properties with which librdkafka speaks their protocol.
+"""Brokers before Kafka 0.11: what they lack, and the properties with which librdkafka speaks their protocol.
 
 References
 ----------
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark_zkafka.brokers.requests import BrokerRequests
 from pyspark_zkafka.errors import ZKafkaError
@@ -23,21 +23,14 @@ _known: dict[str, BrokerDialect] = {}
 """Dialects by bootstrap servers. Brokers that are upgraded meanwhile still speak the old ones, until Kafka 4."""
 
 
-Release = Literal["0.10", "0.11", "1.0"]
-
-
 class BrokerDialect(NamedTuple):
-    """What a broker understands: `produce` is the newest version of Produce.
+    """What a broker understands: the newest format of records, 0 before Kafka 0.10, 1 before 0.11, and then 2.
 
     `release` is the release to name to librdkafka for brokers without ApiVersions, before 0.10; empty for others.
     """
 
-    produce: int
+    record_format: int = 2
     release: str = ""
-
-    def is_older_than(self, release: Release) -> bool:
-        """True for a broker of an earlier release."""
-        return self.produce < {"0.10": 2, "0.11": 3, "1.0": 5}[release]
 
 
 def find_dialect(bootstrap_servers: str, properties: Mapping[str, Any]) -> BrokerDialect:
@@ -48,7 +41,7 @@ def find_dialect(bootstrap_servers: str, properties: Mapping[str, Any]) -> Broke
     if bootstrap_servers not in _known:
         with BrokerRequests(bootstrap_servers, properties) as requests:
             requests.metadata()
-            _known[bootstrap_servers] = BrokerDialect(requests.produce, requests.release)
+            _known[bootstrap_servers] = BrokerDialect(requests.record_format, requests.release)
     return _known[bootstrap_servers]
 
 
@@ -67,7 +60,7 @@ def with_dialect(properties: Mapping[str, Any]) -> dict[str, Any]:
     added: dict[str, Any] = {}
     if found.release and not any(name in properties for name in _OWN):
         added |= {"api.version.request": False, "broker.version.fallback": found.release}
-    if found.is_older_than("0.11") and str(properties.get("enable.idempotence", False)).lower() == "true":
+    if found.record_format < 2 and str(properties.get("enable.idempotence", False)).lower() == "true":
         _log.info(
             "The brokers are older than Kafka 0.11, and have no idempotent producer: a row may be written twice after a "
             "failure (kafka.enable.idempotence)"

@@ -73,8 +73,8 @@ _TRANSACTION_REMEDIES = {
         "set kafka.transaction.timeout.ms (now {timeout_ms}) to at most the brokers' transaction.max.timeout.ms"
     ),
     KafkaError.OFFSET_METADATA_TOO_LARGE: "raise the brokers' offset.metadata.max.bytes, which the ledger's entries exceed",
-    KafkaError._UNSUPPORTED_FEATURE: "transactions need brokers of version 1.0 or later",
-    KafkaError.UNSUPPORTED_VERSION: "transactions need brokers of version 1.0 or later",
+    KafkaError._UNSUPPORTED_FEATURE: "transactions need brokers of version 0.11 or later",
+    KafkaError.UNSUPPORTED_VERSION: "transactions need brokers of version 0.11 or later",
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
         "transactions need topics of message format 0.11 or later (log.message.format.version)"
     ),

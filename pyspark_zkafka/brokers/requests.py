@@ -58,7 +58,7 @@ _FIRST_ATTEMPT_S = 5.0
 _LOOKS = 2
 """Requests after which a missing leader is an error: an election takes longer, and callers have their own patience."""
 _MOST_KEYS = 1_000
-_PRODUCE = 0
+_PRODUCE, _FIRST_OF_FORMAT_1, _FIRST_OF_FORMAT_2 = 0, 2, 3
 """The key of Produce, and its versions."""
 _ALL: tuple[str, ...] = ()
 
@@ -97,7 +97,7 @@ class Call(Generic[K, A]):
 class BrokerRequests:
     """Requests to brokers, in a ``with`` block. Not pickle-safe, and only for the process that created it.
 
-    After `metadata`, `produce` is the newest version of Produce that the broker has, and `release` the release whose
+    After `metadata`, `record_format` is the newest format of records that the broker takes, and `release` the release whose
     protocol a broker without ApiVersions has; see `BrokerDialect`.
 
     Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method, if it is not
@@ -110,7 +110,7 @@ class BrokerRequests:
         self.servers = bootstrap_servers
         self._opened: Client | None = None
         self._is_answered = False
-        self.produce = 0
+        self.record_format = 2
         self.release = ""
 
     @property
@@ -163,7 +163,8 @@ class BrokerRequests:
             return found
 
         def make(connection: Connection) -> Request:
-            self.release, self.produce = connection.dialect, connection.newest(_PRODUCE)
+            self.release, produce = connection.dialect, connection.newest(_PRODUCE)
+            self.record_format = 2 if produce >= _FIRST_OF_FORMAT_2 else int(produce >= _FIRST_OF_FORMAT_1)
             return topics_request(connection.version(METADATA), topics)
 
         found = self.ask_any("requesting metadata", make, read, deadline or self.deadline())

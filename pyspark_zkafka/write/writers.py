@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.taskcontext import TaskContext
 
-    from pyspark_zkafka.brokers.dialects import Release
     from pyspark_zkafka.brokers.ledger_offsets import Ledger
     from pyspark_zkafka.model.exactly_once import Attempt
     from pyspark_zkafka.records.producer import CountingProducer
@@ -239,25 +238,25 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
 
 
 def refuse_old_brokers(options: WriteOptions, columns: Collection[str], servers: str) -> None:
-    """Raise ClusterStateError for what brokers before Kafka 1.0 would not keep. Asks a broker only about such things."""
+    """Raise ClusterStateError for what brokers before Kafka 0.11 would not keep. Asks a broker only about such things."""
     from pyspark_zkafka.brokers.dialects import find_dialect
 
-    # An 0.11 broker has transactions, but remembers one batch of a producer, and `DirectSender` sends up to five at once.
-    newer: tuple[tuple[Release, str, bool], ...] = (
-        ("1.0", "an exactly-once write", options.once is not None),
-        ("0.11", "the column headers", "headers" in columns),
-        ("0.11", "kafka.enable.idempotence=true", options.connection.kafka.get("enable.idempotence") == "true"),
-        ("0.10", "the column timestamp", "timestamp" in columns),
-    )
-    asked = [(release, what) for release, what, is_asked in newer if is_asked]
+    newer = {
+        "the column headers": (2, "headers" in columns),
+        "kafka.enable.idempotence=true": (2, options.connection.kafka.get("enable.idempotence") == "true"),
+        "an exactly-once write": (2, options.once is not None),
+        "the column timestamp": (1, "timestamp" in columns),
+    }
+    asked = {what: least for what, (least, is_asked) in newer.items() if is_asked}
     if not asked:
         return
-    found = find_dialect(servers, options.connection.kafka)
-    refused = [(release, what) for release, what in asked if found.is_older_than(release)]
+    found = find_dialect(servers, options.connection.kafka).record_format
+    refused = [what for what, least in asked.items() if found < least]
     if refused:
+        release = "0.11" if found == 1 else "0.10"
         raise BROKERS_TOO_OLD(
-            f"{listing(what for _, what in refused)}: the brokers are older than Kafka {refused[0][0]}, and would not keep "
-            "this; leave it out, or upgrade the brokers; no row was written",
+            f"{listing(refused)}: the brokers are older than Kafka {release}, and would not keep this; leave it out, or "
+            "upgrade the brokers; no row was written",
         )
 
 

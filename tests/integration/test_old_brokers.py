@@ -44,7 +44,7 @@ NEEDS: dict[str, tuple[tuple[int, int], str, dict[str, str]]] = {
     "headers": ((0, 11), "array(named_struct('key', 'h', 'value', cast('x' AS binary))) AS headers", {}),
     "timestamps": ((0, 10), f"timestamp_millis({T0}) AS timestamp", {}),
     "idempotence": ((0, 11), "'k' AS key", {"kafka.enable.idempotence": "true"}),
-    "exactly-once": ((1, 0), "'k' AS key", {"deliveryGuarantee": "exactly-once", "writerName": "w", "batchId": "1"}),
+    "exactly-once": ((0, 11), "'k' AS key", {"deliveryGuarantee": "exactly-once", "writerName": "w", "batchId": "1"}),
 }
 """Features of writes: the first version that has each, and a column and options that need it."""
 

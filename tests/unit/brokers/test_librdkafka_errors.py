@@ -291,7 +291,7 @@ def test_timed_out() -> None:
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Write on the topics written to, and Read on the ledger's topic"),
         (KafkaError.INVALID_PRODUCER_ID_MAPPING, "transactional.id.expiration.ms; write again"),
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, "(now 300000) to at most the brokers' transaction.max.timeout.ms"),
-        (KafkaError._UNSUPPORTED_FEATURE, "brokers of version 1.0 or later"),
+        (KafkaError._UNSUPPORTED_FEATURE, "brokers of version 0.11 or later"),
         (KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT, "topics of message format 0.11 or later (log.message.format.version)"),
         (KafkaError._TIMED_OUT, "finds out by the ledger whether the rows were committed"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_zkafka.brokers.dialects import BrokerDialect
-from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
+from pyspark_zkafka.errors import OptionError, UnknownTopic
 from pyspark_zkafka.model.ledger import SinkIdentity
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
@@ -33,7 +31,6 @@ from pyspark_zkafka.write.writers import (
     named_topics,
     plan_topics,
     plan_write,
-    refuse_old_brokers,
     require_partitions,
     total,
 )
@@ -223,28 +220,3 @@ def test_unsupported_property_of_an_exactly_once_write() -> None:
         OptionError, match=r"\[UNUSABLE_KAFKA_PROPERTY\] An exactly-once write does not support debug\. Leave"
     ):
         plan_write(parse_write({**NOWHERE, **ONCE, "kafka.debug": "msg"}))
-
-
-@pytest.mark.parametrize(
-    ("produce", "once", "columns", "refused"),
-    [
-        (5, True, ["headers", "timestamp"], None),
-        (3, False, ["headers", "timestamp"], None),
-        (3, True, ["headers"], "an exactly-once write: the brokers are older than Kafka 1.0"),
-        (2, True, ["headers"], "an exactly-once write, the column headers: the brokers are older than Kafka 1.0"),
-        (2, False, ["headers", "timestamp"], "the column headers: the brokers are older than Kafka 0.11"),
-        (1, False, ["timestamp"], "the column timestamp: the brokers are older than Kafka 0.10"),
-        (1, False, ["key", "value"], None),
-    ],
-)
-def test_old_brokers(
-    monkeypatch: pytest.MonkeyPatch, produce: int, once: bool, columns: list[str], refused: str | None
-) -> None:
-    """A write is refused if it needs a later release than the brokers', and the error names the release."""
-    monkeypatch.setattr("pyspark_zkafka.brokers.dialects.find_dialect", lambda *_: BrokerDialect(produce))
-    options = parse_write({**NOWHERE, **(ONCE if once else {})})
-    if refused is None:
-        refuse_old_brokers(options, columns, "b:1")
-        return
-    with pytest.raises(ClusterStateError, match=re.escape(refused)):
-        refuse_old_brokers(options, columns, "b:1")
