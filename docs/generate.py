@@ -34,6 +34,7 @@ passed on. None is dropped.
   also refuses consumer properties, and a read refuses producer properties.
 - Every other property is passed on under its own name; see librdkafka's
   [CONFIGURATION.md](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md).
+- An [exactly-once](exactly-once.md) write also refuses properties that only librdkafka has, such as `debug`.
 - The direct transport limits a write's queue by `queue.buffering.max.kbytes` alone. There,
   `queue.buffering.max.messages` limits the records of each batch.
 

@@ -115,7 +115,7 @@ class ClientPool(Generic[C]):
 
     def _give_back(self, opened: _Opened[C]) -> None:
         if opened.process != os.getpid():
-            leave_open(opened)
+            _leave_open(opened)
             return
         now = self._clock()
         opened.idle_until = now + opened.keep.max_idle_s
@@ -155,16 +155,16 @@ class ClientPool(Generic[C]):
     def _close(self, clients: list[_Opened[C]]) -> None:
         with ExitStack() as closing:  # closes all, and then raises the error of one
             for opened in clients:
-                closing.callback(opened.closing.close if opened.process == os.getpid() else partial(leave_open, opened))
+                closing.callback(opened.closing.close if opened.process == os.getpid() else partial(_leave_open, opened))
 
     def _forget(self) -> None:
         """Reset in a forked child: drop the parent's clients, and its lock, which a thread may hold."""
         for opened in self._idle:
-            leave_open(opened)
+            _leave_open(opened)
         self._lock, self._idle, self._due_at = threading.Lock(), [], math.inf
 
 
-def leave_open(opened: object) -> None:
+def _leave_open(opened: object) -> None:
     """Keep a reference to a client of the parent process, also during Python's finalization.
 
     Closing the client would wait forever for its threads, which do not exist here.

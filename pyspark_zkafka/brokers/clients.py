@@ -184,7 +184,7 @@ def librdkafka_logger() -> logging.Logger:
     """The logger of librdkafka's own messages, disabled unless the application has set a level.
 
     librdkafka logs hundreds of lines a minute while a broker is down, and recovers from most of these errors. The others
-    are raised as errors of ours. So are fatal errors, for example after another producer has replaced a transactional one.
+    are raised as errors of ours.
     """
     logger = logging.getLogger("pyspark_zkafka.librdkafka")
     if logger.level == logging.NOTSET:

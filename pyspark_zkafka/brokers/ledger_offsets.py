@@ -69,7 +69,7 @@ class Ledger:
         if not self._known_widths():
             self._groups()  # finds the widths
         # A broker that takes over as coordinator may not list a group yet. Always look up the keys for the present number
-        # of partitions, too. In a new cluster, this creates __consumer_offsets, which librdkafka's producer needs.
+        # of partitions, too.
         widths = {*self._known_widths(), self.partitions}
         partitions: dict[str, list[int]] = {}
         for key in (key_of(self.name, slot, width) for width in sorted(widths) for slot in slots):

@@ -61,7 +61,6 @@ _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 _CERTIFICATE_ALERT = re.compile("alert .*(certificate|unknown ca|access denied)")
 """A broker's refusal of the client's certificate. With TLS 1.3, it looks like a lost connection after the handshake."""
 
-_FENCING_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _TRANSACTION_REMEDIES = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ACLs must allow Write and Describe on the transactional id {id}",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
@@ -235,14 +234,14 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
 def transaction_failed(
     error: KafkaError, doing: str, transactional_id: str, timeout_ms: int, elapsed_ms: int | None
 ) -> TransactionFailed:
-    """Our error for one of librdkafka's, with the original name and text; `doing` describes the step.
+    """Our error for an error of a transaction, with the original name and text; `doing` describes the step.
 
     `elapsed_ms` counts from the transaction's start, and is None before it.
     """
     found = f"{doing}: {error.name()} ({error.str()})"
     parameters = {"transactional_id": transactional_id, "code": error.name()}
     # Brokers return the same errors after another producer has taken the id, and after they have aborted the transaction.
-    if error.code() in _FENCING_CODES:
+    if error.code() == KafkaError._FENCED:
         if elapsed_ms is not None and elapsed_ms >= timeout_ms:
             reason = (
                 f"the transaction of {transactional_id} was begun {elapsed_ms} ms ago, and brokers abort one after "

@@ -167,6 +167,7 @@ class Producing:
     - `producer`: None until `start` has set it, and while a new one is needed; see `needs_producer`.
     - `failed`: the first batch that could not be delivered. Once set, nothing is sent any more.
     - `delivered`: the task's acknowledged records by partition.
+    - `most_in_flight`: the batches of a partition that a broker remembers.
     """
 
     def __init__(
@@ -182,6 +183,7 @@ class Producing:
         self._retry_backoff_s = retry_backoff_s
         self._most_request_bytes = most_request_bytes
         self._halves = halves
+        self.most_in_flight = MOST_IN_FLIGHT
         self._refused_bytes: dict[str, int] = {}  # by topic, the smallest size that was too large
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._active: dict[TopicPartition, _Partition] = {}  # those with batches
@@ -336,7 +338,7 @@ class Producing:
             if tp in self._leaders and not is_held and self._may_send(partition, now, renews=renews):
                 by_broker.setdefault(self._leaders[tp], []).append(partition)
         for broker, partitions in by_broker.items():
-            while len(self._flying.get(broker, ())) < MOST_IN_FLIGHT and is_ready(broker):
+            while len(self._flying.get(broker, ())) < self.most_in_flight and is_ready(broker):
                 batches = self._take([p for p in partitions if self._may_send(p, now, renews=renews)])
                 if not batches:
                     break
@@ -370,7 +372,7 @@ class Producing:
         if partition.is_retrying or not partition.is_known:
             return not partition.flying
         # Brokers may have written all batches after one without an answer, and remember only the last five.
-        return partition.next_place - partition.oldest < MOST_IN_FLIGHT
+        return partition.next_place - partition.oldest < self.most_in_flight
 
     def _take(self, partitions: Collection[_Partition]) -> tuple[Batch, ...]:
         """The next batch of each partition, as far as they fit into a request."""

@@ -325,6 +325,10 @@ def _exactly_once(given: OptionParser, connection: ConnectionOptions) -> Exactly
         "name their topics",
     )
     given.refuse_if(
+        connection.transport == "librdkafka",
+        "deliveryGuarantee=exactly-once does not support transport=librdkafka; leave transport out",
+    )
+    given.refuse_if(
         connection.kafka.get("enable.idempotence") == "false",
         "deliveryGuarantee=exactly-once needs kafka.enable.idempotence=true (and therefore kafka.acks=all and "
         "kafka.retries of 1 or more)",

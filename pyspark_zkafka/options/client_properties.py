@@ -266,11 +266,7 @@ def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
             "session.timeout.ms": "1",  # max.poll.interval.ms must not be shorter
         }
     else:
-        transaction_ms = translated.get("transaction.timeout.ms")
-        delivery_ms = min(DELIVERY_TIMEOUT_MS, int(transaction_ms or DELIVERY_TIMEOUT_MS))
-        defaults = {"enable.idempotence": "true", "delivery.timeout.ms": str(delivery_ms), "linger.ms": "0"}
-        if transaction_ms is not None and translated.get("enable.idempotence") != "false":
-            defaults["transactional.id"] = "any"
+        defaults = {"enable.idempotence": "true", "delivery.timeout.ms": str(DELIVERY_TIMEOUT_MS), "linger.ms": "0"}
     reason = validate_together(translated, defaults, role)
     return [f"kafka.*: librdkafka refuses the properties together: {reason}; correct one of them"] if reason else []
 

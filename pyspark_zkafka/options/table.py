@@ -99,7 +99,7 @@ CONNECTION: tuple[Option, ...] = (
         _ALL,
         "The code that reads and writes records. auto: the fastest available; direct: fetch, decode, encode and send "
         "record batches without librdkafka, and fail if the compiled code was not built; librdkafka: confluent-kafka "
-        "without compiled code. Where direct does not apply, librdkafka is used, with a warning.",
+        "without compiled code, and not exactly once. Where direct does not apply, librdkafka is used, with a warning.",
         "auto",
     ),
 )

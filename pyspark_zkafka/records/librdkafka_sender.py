@@ -1,23 +1,22 @@
-"""Sender and transactions over confluent-kafka, in pure Python."""
+"""Sender over confluent-kafka, in pure Python."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, repeat
 from operator import length_hint
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, ThrottleEvent, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, client_config, librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
-from pyspark_zkafka.records.producer import Failure, GroupOffset, QueueLimits, Sender, Transactions
+from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender
 
 _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024
@@ -27,7 +26,6 @@ _BATCH_BYTES = 1_000_000  # librdkafka's default
 class MessageSender(Sender):
     """The `Sender` that passes rows to confluent-kafka as Python objects, a few thousand at a time."""
 
-    serves_any_id = False
     failure: Failure | None = None
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
@@ -105,10 +103,6 @@ class MessageSender(Sender):
         found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
         return found.error, {partition.id: partition.leader for partition in found.partitions.values()}
 
-    @property
-    def transactions(self) -> MessageTransactions:
-        return MessageTransactions(self._producer)
-
     def _hasten(self, topic: str) -> None:
         """Send the first records at once: librdkafka's idempotent producer may wait 500 ms for its producer id.
 
@@ -123,13 +117,16 @@ class MessageSender(Sender):
     def _noting_fatal_errors(self) -> Iterator[None]:
         """Note a fatal error as an error of the client, and as a failure.
 
-        confluent-kafka makes no more calls after an error was raised, so that delivery reports may be lost.
+        Any call that handles events may raise it, and some make it the cause of a SystemError. confluent-kafka makes no
+        more calls after an error was raised, so that delivery reports may be lost.
         """
         try:
-            with _kafka_errors():
-                yield
-        except KafkaException as raised:
-            error: KafkaError = raised.args[0]
+            yield
+        except (KafkaException, SystemError) as raised:
+            cause = raised.__cause__ if isinstance(raised, SystemError) else raised
+            if not isinstance(cause, KafkaException):
+                raise
+            error: KafkaError = cause.args[0]
             self._note(error)
             self.failure = self.failure or Failure("the client failed", f"{error.name()}: {error.str()}")
 
@@ -217,55 +214,3 @@ def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[
         for start, stop, size_bytes in slices_by_size(sizes[begin : begin + count], _SLICE_ROWS, _SLICE_BYTES):
             yield _Slice(rows.topic, partition, by_partition.rows(begin + start, begin + stop), size_bytes)
         begin += count
-
-
-@contextmanager
-def _kafka_errors() -> Iterator[None]:
-    """Raise a fatal error of the client always as KafkaException.
-
-    Any call that handles events may raise it, and some make it the cause of a SystemError.
-    """
-    try:
-        yield
-    except SystemError as error:
-        if isinstance(error.__cause__, KafkaException):
-            raise error.__cause__ from None
-        raise
-
-
-class MessageTransactions(Transactions):
-    """The `Transactions` over confluent-kafka's producer."""
-
-    resumes_offsets = False
-    may_lose_offsets = True
-
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-
-    def init(self, transactional_id: str, timeout_s: float) -> None:
-        with _kafka_errors():
-            self._producer.init_transactions(timeout_s)
-
-    def begin(self) -> None:
-        with _kafka_errors():
-            self._producer.begin_transaction()
-
-    def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
-        position = TopicPartition(offset.topic, offset.partition, offset.offset, offset.metadata)
-        with _kafka_errors():
-            self._producer.send_offsets_to_transaction([position], _group_metadata(offset.group), timeout_s)
-
-    def commit(self, timeout_s: float) -> None:
-        with _kafka_errors():
-            self._producer.commit_transaction(timeout_s)
-
-    def abort(self, timeout_s: float) -> None:
-        with _kafka_errors():
-            self._producer.abort_transaction(timeout_s)
-
-
-@lru_cache(maxsize=64)
-def _group_metadata(group: str) -> Any:
-    """The metadata of a group for a producer, which only a consumer can make. This consumer connects to no broker."""
-    with closing(Consumer({"group.id": group}, logger=librdkafka_logger())) as consumer:
-        return consumer.consumer_group_metadata()

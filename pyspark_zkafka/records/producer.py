@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.retries import Deadline
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
@@ -136,7 +139,7 @@ def explained(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """An offset to commit for a group. It must not be negative: librdkafka ignores negative offsets.
+    """An offset to commit for a group. It must not be negative.
 
     The metadata must not have a zero byte. A zero byte is stored after it, and counts towards the brokers' size limit.
     """
@@ -148,43 +151,6 @@ class GroupOffset:
     metadata: str
 
 
-class Transactions(Protocol):
-    """Transactions of a sender whose properties have a ``transactional.id``.
-
-    Each call raises KafkaException with librdkafka's error. The error is fatal, retriable (repeat the call to continue), or
-    requires an abort of the transaction (``txn_requires_abort``). Signals are not handled while a call waits.
-    """
-
-    resumes_offsets: bool
-    """True if `commit_offset` continues after a time-out, and returns in time."""
-
-    @property
-    def may_lose_offsets(self) -> bool:
-        """True if the brokers may forget the offset of a committed transaction.
-
-        Brokers without KIP-890 do so if a late request of a fenced producer with the same id adds an offset meanwhile.
-        """
-
-    def init(self, transactional_id: str, timeout_s: float) -> None:
-        """Fence the earlier producers of an id, and wait until their transactions are complete.
-
-        If `Sender.serves_any_id`, call it before each transaction, with any id. Otherwise call it once, with the sender's
-        own id.
-        """
-
-    def begin(self) -> None:
-        """Begin a transaction, without a request."""
-
-    def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
-        """Add the offset of a group to the transaction. Unless it resumes, abort the transaction after a time-out."""
-
-    def commit(self, timeout_s: float) -> None:
-        """Commit the transaction. Flush the sender first."""
-
-    def abort(self, timeout_s: float) -> None:
-        """Abort the transaction, and drop queued records."""
-
-
 class Sender(Protocol):
     """Sends rows, and counts them as acknowledged or failed. Not thread-safe, not pickle-safe.
 
@@ -192,9 +158,6 @@ class Sender(Protocol):
     `pyspark_zkafka.records.librdkafka_sender.MessageSender`. Each is open for its ``with`` block, and calls `note` with
     errors of the whole client.
     """
-
-    serves_any_id: ClassVar[bool]
-    """True if one sender writes the transactions of several transactional ids, one after the other."""
 
     def __enter__(self) -> Sender: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -245,10 +208,6 @@ class Sender(Protocol):
         Raises KafkaException if no broker answers.
         """
 
-    @property
-    def transactions(self) -> Transactions:
-        """The transactions of the client."""
-
 
 def producer_properties(connection: ConnectionOptions, bootstrap_servers: str) -> dict[str, Any]:
     """librdkafka's properties for writing: our defaults, and the user's settings over them."""
@@ -266,7 +225,6 @@ class CountingProducer:
     """
 
     _remedy = "Correct the cause and write again, which duplicates the acknowledged rows, and any written without an answer"
-    _flush_stalled_s = _STALLED_S
 
     def __init__(
         self,
@@ -288,7 +246,7 @@ class CountingProducer:
         self._open: Sender | None = None
         self._known_partitions: dict[str, int] = {}
 
-    def __enter__(self) -> CountingProducer:
+    def __enter__(self) -> Self:
         sender = self._make_sender(self._properties, self._limits, self._reports)
         with kafka_errors("making a producer"):
             self._open = sender.__enter__()
@@ -340,7 +298,7 @@ class CountingProducer:
             self._raise_failure()
             if not done:
                 # The queue is full of incomplete batches: send them, as Java's producer does without buffer memory.
-                self._flush_partial_batches(_STALLED_S)
+                self._flush_partial_batches()
 
     def flush(self) -> None:
         """Wait until every record is acknowledged. Raises DeliveryFailed, also when delivery.timeout.ms has passed.
@@ -349,8 +307,8 @@ class CountingProducer:
         """
         self._progress = _NO_PROGRESS
         while self._sender.queued > 0:
-            if not self._flush_partial_batches(self._flush_stalled_s):
-                self._sender.poll(self._flush_stalled_s)
+            if not self._flush_partial_batches():
+                self._sender.poll(_STALLED_S)
             self._raise_failure()
         self._raise_failure()
 
@@ -400,7 +358,7 @@ class CountingProducer:
             raise RuntimeError("CountingProducer is used outside of its with block")
         return self._open
 
-    def _flush_partial_batches(self, stalled_s: float) -> bool:
+    def _flush_partial_batches(self) -> bool:
         """Send batches that are not full, unless reports are expected anyway. True if it did.
 
         librdkafka's idempotent producer waits in a busy loop to send a flushed batch while records of the partition are in
@@ -409,7 +367,7 @@ class CountingProducer:
         now, acknowledged = self._clock(), self.acknowledged
         if acknowledged != self._progress[0]:
             self._progress = acknowledged, now
-        if now - self._progress[1] < stalled_s and self._sender.is_moving:
+        if now - self._progress[1] < _STALLED_S and self._sender.is_moving:
             return False
         self._sender.flush(_ADVANCE_S)
         self._progress = _NO_PROGRESS

@@ -6,11 +6,12 @@ Functions import their transport when they are called: each worker of Spark impo
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.clients import MessageClient, client_key
 from pyspark_zkafka.client_pool import ClientPool, Keep
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
     from pyspark_zkafka.wire.protocol import Unsupported
 
 _log = logging.getLogger(__name__)
-P = TypeVar("P")
 
 _FETCH_SIZE = "max.partition.fetch.bytes"
 _MOST_FETCH_BYTES = 8 * 1024 * 1024
 _REFUSED_FOR_S = 600.0
+_FAILS_FOR_S = 60.0
+"""How long exactly-once writes fail without another attempt after a refused login: long enough for a task's repetitions."""
 _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
@@ -44,8 +46,8 @@ _PRODUCER = Keep(max_age_s=_PRODUCER_AGE_S)
 _TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 
 _clients: ClientPool[Any] = ClientPool()
-# The times of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.
-_refused_logins: dict[Hashable, float] = {}
+# Times and texts of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.
+_refused_logins: dict[Hashable, tuple[float, str]] = {}
 
 
 def uses_native(connection: ConnectionOptions) -> bool:
@@ -112,7 +114,7 @@ def open_fallback(
 
     _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
     if isinstance(why, LoginRefused):
-        _refused_logins[_login_of(properties)] = time.monotonic()
+        _refused_logins[_login_of(properties)] = time.monotonic(), str(why)
     return _open_librdkafka(properties, split, schema)
 
 
@@ -161,11 +163,16 @@ def _lease_direct(
 
 
 def _may_log_in(properties: Mapping[str, Any], log_level: int) -> bool:
-    refused_at = _refused_logins.get(_login_of(properties))
-    if refused_at is None or time.monotonic() - refused_at >= _REFUSED_FOR_S:
+    if _refusal(properties, _REFUSED_FOR_S) is None:
         return True
     _log.log(log_level, "The direct transport is not used: a broker refused its login in the last 10 minutes")
     return False
+
+
+def _refusal(properties: Mapping[str, Any], for_s: float) -> str | None:
+    """The text with which a broker has refused the login of this process in the last `for_s` seconds."""
+    refused_at, text = _refused_logins.get(_login_of(properties), (-math.inf, ""))
+    return text if time.monotonic() - refused_at < for_s else None
 
 
 def _login_of(properties: Mapping[str, Any]) -> Hashable:
@@ -230,60 +237,56 @@ def open_producer(
         return _clients.lease(key, lambda: CountingProducer(properties, make_sender), _PRODUCER)
 
     with ExitStack() as opened:
-        producer = _lease_producer(opened, connection, properties, lease)
+        producer: CountingProducer | None = None
+        if uses_native(connection) and _may_log_in(properties, _level(connection)):
+            from pyspark_zkafka.records.direct.sender import DirectSender
+            from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
+
+            try:
+                producer = opened.enter_context(lease(DirectSender, properties))
+                _log.debug("The direct transport is used")
+            except Unsupported as why:
+                _log.log(_level(connection), "The direct transport is not used: %s", why)
+                if isinstance(why, LoginRefused):
+                    _refused_logins[_login_of(properties)] = time.monotonic(), str(why)
+        if producer is None:
+            from pyspark_zkafka.brokers.dialects import with_dialect
+            from pyspark_zkafka.records.librdkafka_sender import MessageSender
+
+            producer = opened.enter_context(lease(MessageSender, with_dialect(properties)))
         with producer.counting():
             yield producer
 
 
-def _lease_producer(
-    opened: ExitStack,
-    connection: ConnectionOptions,
-    properties: Mapping[str, Any],
-    lease: Callable[[type[Sender], Mapping[str, Any]], AbstractContextManager[P]],
-) -> P:
-    """Lease a producer of the direct transport. If that cannot be used, log why, and lease a producer of librdkafka."""
-    if uses_native(connection) and _may_log_in(properties, _level(connection)):
-        from pyspark_zkafka.records.direct.sender import DirectSender
-        from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
-
-        try:
-            producer = opened.enter_context(lease(DirectSender, properties))
-            _log.debug("The direct transport is used")
-            return producer
-        except Unsupported as why:
-            _log.log(_level(connection), "The direct transport is not used: %s", why)
-            if isinstance(why, LoginRefused):
-                _refused_logins[_login_of(properties)] = time.monotonic()
-    from pyspark_zkafka.brokers.dialects import with_dialect
-    from pyspark_zkafka.records.librdkafka_sender import MessageSender
-
-    return opened.enter_context(lease(MessageSender, with_dialect(properties)))
-
-
 @contextmanager
-def open_transactional(
-    connection: ConnectionOptions,
-    properties: Mapping[str, Any],
-    topic: str,
-    generation: Hashable = None,
-) -> Iterator[TransactionalProducer]:
-    """Open a producer for one transaction of the properties' ``transactional.id``, with rows of a `topic`.
+def open_transactional(properties: Mapping[str, Any], generation: Hashable = None) -> Iterator[TransactionalProducer]:
+    """Open a producer for one transaction of the properties' ``transactional.id``, for a ``with`` block.
 
-    Fences earlier producers of the id. No transaction may be open at the end of the ``with`` block. This process may reuse
-    a producer of any id, with its connections, if the generation (see `open_producer`) and all other properties are equal.
+    Fences earlier producers of the id. No transaction may be open at the end of the block. This process may reuse a
+    producer of any id, with its connections, if the generation (see `open_producer`) and all other properties are equal.
     An error in the block closes the producer.
+
+    Raises ZKafkaError without the compiled code, for an unsupported property, and for a refused login. After a refused
+    login, raises the same error for a minute, without another attempt.
     """
-    from pyspark_zkafka.records.transactions import TransactionalProducer
+    require()
+    from pyspark_zkafka.records.direct.sender import DirectSender
+    from pyspark_zkafka.records.transactions import TransactionalProducer, unsupported
+    from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
 
+    if (refusal := _refusal(properties, _FAILS_FOR_S)) is not None:
+        raise unsupported(LoginRefused(refusal))
     others = {name: value for name, value in properties.items() if name != "transactional.id"}
-
-    def lease(make_sender: type[Sender], properties: Mapping[str, Any]) -> AbstractContextManager[TransactionalProducer]:
-        is_shared = generation is not None and make_sender.serves_any_id
-        key = (TransactionalProducer, make_sender, generation, client_key(others)) if is_shared else None
-        return _clients.lease(key, lambda: TransactionalProducer(properties, make_sender, topic), _TRANSACTIONAL)
-
+    key = None if generation is None else (TransactionalProducer, generation, client_key(others))
     with ExitStack() as opened:
-        producer = _lease_producer(opened, connection, properties, lease)
+        try:
+            producer: TransactionalProducer = opened.enter_context(
+                _clients.lease(key, lambda: TransactionalProducer(properties, DirectSender), _TRANSACTIONAL)
+            )
+        except Unsupported as why:
+            if isinstance(why, LoginRefused):
+                _refused_logins[_login_of(properties)] = time.monotonic(), str(why)
+            raise unsupported(why) from why
         producer.start(str(properties["transactional.id"]))
         yield producer
         if producer.is_open:

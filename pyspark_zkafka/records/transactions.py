@@ -1,47 +1,37 @@
-"""Transactions that commit rows together with the offset of a group: the time-out, and the producer."""
+"""Transactions that commit rows together with the offset of a group: their properties and limits, and the producer."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import wait
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.brokers.clients import INTRODUCTION_S
+from pyspark_zkafka.brokers.errors import connection_error
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, transaction_failed
-from pyspark_zkafka.client_pool import leave_open
-from pyspark_zkafka.conditions import TRANSACTION_TIMEOUT
+from pyspark_zkafka.conditions import TRANSACTION_TIMEOUT, UNUSABLE_KAFKA_PROPERTY
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
-from pyspark_zkafka.records.producer import (
-    CountingProducer,
-    Failure,
-    GroupOffset,
-    QueueLimits,
-    Sender,
-    explained,
-    producer_properties,
-)
+from pyspark_zkafka.records.direct.settings import producer_settings_of
+from pyspark_zkafka.records.native.library import require
+from pyspark_zkafka.records.producer import CountingProducer, Failure, GroupOffset, QueueLimits, producer_properties
 from pyspark_zkafka.retries import Deadline
-from pyspark_zkafka.threads import call_in_thread
+from pyspark_zkafka.wire.protocol import Unsupported
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.records.direct.sender import DirectSender
+    from pyspark_zkafka.records.direct.transactions import DirectTransactions
 
 _log = logging.getLogger(__name__)
 
-# librdkafka asks after this pause whether an earlier transaction is complete, which takes some ms; its default is 100.
-_RETRY_BACKOFF_MS = 10
-# librdkafka may look up an unknown coordinator only when a connection opens or closes. So close idle connections.
-_MAX_IDLE_MS = 10_000
-# How long a call of librdkafka may delay signals.
+# The interval at which a waiting step checks for a refused login.
 _SLICE_S = 1.0
 _PAUSE_S = 0.05
 _CLOSING_S = 5.0
-_OVERTIME_S = 5.0
 _OF_ROWS = frozenset(
     {
         KafkaError._MSG_TIMED_OUT,
@@ -52,8 +42,6 @@ _OF_ROWS = frozenset(
     }
 )
 """Errors of rows, with which a transaction fails. The error of the rows has their cause and a remedy."""
-_DROPPED = frozenset(map(explained, (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE)))
-"""Causes of rows that librdkafka drops, or does not take, when a transaction has failed."""
 _SETTING = "transaction.max.timeout.ms"
 _limits: dict[str, int | None] = {}
 """Limits by bootstrap servers."""
@@ -67,15 +55,30 @@ def transactional_properties(
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     delivery_ms = min(int(properties["delivery.timeout.ms"]) or timeout_ms, timeout_ms)
     return {
-        "retry.backoff.ms": _RETRY_BACKOFF_MS,
-        "connections.max.idle.ms": _MAX_IDLE_MS,
         **properties,
-        "linger.ms": min(float(properties["linger.ms"]), delivery_ms / 2),
         "delivery.timeout.ms": delivery_ms,
         "enable.idempotence": True,
         "transaction.timeout.ms": timeout_ms,
         "transactional.id": transactional_id,
     }
+
+
+def require_supported(connection: ConnectionOptions) -> None:
+    """Raise OptionError without the compiled code, or for a property that transactions do not support. Connects nowhere."""
+    require()
+    try:
+        producer_settings_of(transactional_properties(connection, "", ""))
+    except Unsupported as why:
+        raise unsupported(why) from why
+
+
+def unsupported(why: Unsupported) -> ZKafkaError:
+    """Our error for the reason why no producer of transactions can be opened."""
+    if type(why) is not Unsupported:
+        return connection_error(why, "beginning to write")
+    return UNUSABLE_KAFKA_PROPERTY(
+        f"An exactly-once write does not support {why}. Leave this kafka.* property out, or correct it",
+    )
 
 
 def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers: str) -> None:
@@ -115,57 +118,27 @@ class TransactionalProducer(CountingProducer):
     `start` precedes each transaction. Send its rows in a `counting` block between `begin` and `commit`. The end of the
     ``with`` block aborts an open transaction. Each step waits up to delivery.timeout.ms for brokers and coordinators.
 
-    Do not use it after an error: librdkafka may keep records of the failed transaction, and only a new producer registers
-    an id again that the brokers have forgotten (INVALID_PRODUCER_ID_MAPPING). TransactionFailed is FENCED if another
-    producer with the id has begun, or the brokers have ended the transaction after transaction.timeout.ms; otherwise it is
-    TRANSACTION_FAILED.
+    Do not use it after an error. TransactionFailed is FENCED if another producer with the id has begun, or the brokers have
+    ended the transaction after transaction.timeout.ms; otherwise it is TRANSACTION_FAILED.
 
-    The measures for librdkafka are needed by `MessageTransactions` only, and do no harm to `DirectTransactions`.
-
-    Parameters
-    ----------
-    properties : mapping
-        From `transactional_properties`.
-    topic : str
-        A topic to write to. Its metadata is requested first: without a connected broker, librdkafka looks up the
-        coordinator of transactions only every 500 ms.
+    `properties` come from `transactional_properties`.
     """
 
     _remedy = "Correct the cause and write again: committed readers do not see any row of the transaction"
-    # librdkafka sends no record before its partition is registered in the transaction, so that the first flush sends none.
-    _flush_stalled_s = 0.01
 
     def __init__(
         self,
         properties: Mapping[str, Any],
-        make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
-        topic: str,
+        make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], DirectSender],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(properties, make_sender, clock)
-        self._topic = topic
         self.transaction_timeout_ms = int(properties["transaction.timeout.ms"])
         self._id = str(properties["transactional.id"])
         self._patience_s = float(properties["delivery.timeout.ms"]) / 1000
         self._began_at: float | None = None
-        self._is_stuck = False
-
-    def __enter__(self) -> TransactionalProducer:
-        super().__enter__()
-        try:
-            with suppress(KafkaException):  # the next request reports the error
-                # The first answer replaces the bootstrap servers by the cluster's brokers, the second one connects.
-                for _ in range(2):
-                    self._sender.leaders(self._topic, INTRODUCTION_S)
-        except BaseException:
-            super().__exit__()
-            raise
-        return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._is_stuck:
-            leave_open(self)
-            return
         try:
             if self.is_open:
                 # If it fails, the brokers abort it: when the id is used again, or after transaction.timeout.ms.
@@ -176,8 +149,8 @@ class TransactionalProducer(CountingProducer):
 
     @property
     def may_lose_offsets(self) -> bool:
-        """See `Transactions.may_lose_offsets`."""
-        return self._sender.transactions.may_lose_offsets
+        """See `DirectTransactions.may_lose_offsets`."""
+        return self._transactions.may_lose_offsets
 
     @property
     def is_open(self) -> bool:
@@ -190,21 +163,24 @@ class TransactionalProducer(CountingProducer):
         began_at = self._clock() if self._began_at is None else self._began_at
         return began_at + self.transaction_timeout_ms / 1000 - self._clock()
 
+    @property
+    def _transactions(self) -> DirectTransactions:
+        return cast("DirectSender", self._sender).transactions
+
     def start(self, transactional_id: str) -> None:
         """Fence earlier producers with the id, and wait until their transactions are complete."""
         self._id = transactional_id
-        self._complete("beginning to write", partial(self._sender.transactions.init, transactional_id))
+        self._complete("beginning to write", partial(self._transactions.init, transactional_id))
         self._reports.answered()
 
     def renew(self) -> None:
         """Prepare a further transaction of the id."""
-        if self._sender.serves_any_id:
-            self.start(self._id)
+        self.start(self._id)
 
     def begin(self) -> None:
         """Begin a transaction, without a request. Raises TransactionFailed if the producer is known to be fenced."""
         try:
-            self._sender.transactions.begin()
+            self._transactions.begin()
         except KafkaException as error:
             raise self._failed(error.args[0], "beginning a transaction") from error
         self._began_at = self._clock()
@@ -217,7 +193,7 @@ class TransactionalProducer(CountingProducer):
         """
         self.flush()
         self._add_offset(offset)
-        self._complete("committing a transaction", self._sender.transactions.commit)
+        self._complete("committing a transaction", self._transactions.commit)
         self._began_at = None
 
     def end_late_offset(self, offset: GroupOffset) -> None:
@@ -232,32 +208,21 @@ class TransactionalProducer(CountingProducer):
         self.abort()
 
     def _add_offset(self, offset: GroupOffset) -> None:
-        transactions = self._sender.transactions
         doing = f"committing the offset of {offset.topic}-{offset.partition} of group {offset.group}"
-        call = partial(transactions.commit_offset, offset)
-        if transactions.resumes_offsets:
-            self._complete(doing, call)
-        else:
-            # A time-out of this step fails the transaction. Do not divide its time.
-            self._complete(doing, partial(self._bounded, call), slice_s=self._patience_s)
+        self._complete(doing, partial(self._transactions.commit_offset, offset))
 
     def abort(self, patience_s: float | None = None) -> None:
         """Abort the transaction. Committed readers never see its rows and its offset. Waits as for each step by default."""
-        self._complete("aborting a transaction", self._sender.transactions.abort, patience_s)
+        self._complete("aborting a transaction", self._transactions.abort, patience_s)
         self._began_at = None
 
-    def _complete(
-        self, doing: str, call: Callable[[float], None], patience_s: float | None = None, slice_s: float = _SLICE_S
-    ) -> None:
-        """Repeat a call of `Transactions` after retriable errors, up to `patience_s` (delivery.timeout.ms).
-
-        A time-out is retriable: librdkafka continues by itself, and the same call waits for it again.
-        """
+    def _complete(self, doing: str, call: Callable[[float], None], patience_s: float | None = None) -> None:
+        """Repeat a call of `DirectTransactions` after retriable errors, up to `patience_s` (delivery.timeout.ms)."""
         deadline = Deadline.after(self._patience_s if patience_s is None else patience_s, self._clock)
         self.begin_request()
         while True:
             try:
-                return call(min(slice_s, max(deadline.left_s, _PAUSE_S)))
+                return call(min(_SLICE_S, max(deadline.left_s, _PAUSE_S)))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
                 if not error.retriable() or deadline.has_passed:
@@ -266,43 +231,14 @@ class TransactionalProducer(CountingProducer):
                 if (refusal := self._reports.refusal(doing, REFUSED_FOR_S)) is not None:
                     raise refusal from failed
 
-    def _bounded(self, call: Callable[[float], None], timeout_s: float) -> None:
-        """Make a call that may never return: librdkafka 1.4 to 2.16 check its time-out only when an answer arrives.
-
-        Raises KafkaException (_TIMED_OUT) if it has not returned some seconds after the time-out. Then the client cannot be
-        closed.
-
-        References
-        ----------
-        https://github.com/confluentinc/librdkafka/issues/5456
-        """
-        outcome = call_in_thread(partial(call, timeout_s), "zkafka-transaction")
-        if not wait([outcome], timeout_s + min(timeout_s, _OVERTIME_S)).done:
-            self._is_stuck = True
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No coordinator of the group was found in time"))
-        outcome.result()
-
     def _failed(self, error: KafkaError, doing: str) -> ZKafkaError:
         elapsed_ms = None if self._began_at is None else int((self._clock() - self._began_at) * 1000)
         return transaction_failed(error, doing, self._id, self.transaction_timeout_ms, elapsed_ms)
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
         """The record's error if it failed the transaction, or if the topic is missing; else the transaction's error."""
-        cause = self._failure_of_transaction()
-        if cause is not None and failure.cause in _DROPPED:
-            failure = replace(failure, cause=f"not sent, because another record failed with {explained(cause.code())}")
+        cause = self._transactions.failure
         undelivered = super()._undelivered(failure)
-        if undelivered.parameters.get("missing_topic") is not None:
-            return undelivered
-        if cause is None or cause.code() in _OF_ROWS:
+        if cause is None or cause.code() in _OF_ROWS or undelivered.parameters.get("missing_topic") is not None:
             return undelivered
         return self._failed(cause, f"writing to {failure.partition}")
-
-    def _failure_of_transaction(self) -> KafkaError | None:
-        """The error of the open transaction. librdkafka returns it for `begin`, which is not allowed here."""
-        try:
-            self._sender.transactions.begin()
-        except KafkaException as error:
-            cause: KafkaError = error.args[0]
-            return cause if cause.fatal() or cause.txn_requires_abort() else None
-        return None

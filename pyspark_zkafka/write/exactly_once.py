@@ -204,9 +204,7 @@ class _SlotTask:
 
     def write(self) -> Written:
         """Take all steps."""
-        with open_transactional(
-            self._options.connection, self._properties, self._ledger.topic, self._plan.generation
-        ) as producer:
+        with open_transactional(self._properties, self._plan.generation) as producer:
             result = self._take_all(producer)
         if result.is_open:
             return Written(empty=self._empty)
@@ -301,7 +299,7 @@ class _SlotTask:
             _log.info("Slot %d ends the transaction of slot %d, which blocks the ledger", self._attempt.slot, slot)
             properties = {**self._properties, "transactional.id": self._writing.name.transactional_id(slot)}
             try:
-                with open_transactional(self._options.connection, properties, self._ledger.topic) as producer:
+                with open_transactional(properties) as producer:
                     self._end_late_offset(producer, slot)
             except TransactionFailed as error:
                 if error.condition != "FENCED":  # else the slot's own task has begun

@@ -207,8 +207,12 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
     from pyspark_zkafka.brokers.admin import KafkaAdmin
     from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
     from pyspark_zkafka.records.select import uses_native
+    from pyspark_zkafka.records.transactions import require_supported
 
-    uses_native(options.connection)  # report a missing native path here, not in each task
+    # Report here, not in each task, what a task would lack.
+    uses_native(options.connection)
+    if options.once is not None:
+        require_supported(options.connection)
     encoding = None if frame is None else plan_encoding(options, frame)
     ledger_topic = None if options.once is None else options.once.ledger_topic
     with open_cluster(options.connection) as cluster:

@@ -13,11 +13,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import StreamingQueryException
 
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.brokers.groups import GroupAdmin
-from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.model.ledger import QueryName, key_of
+from pyspark_zkafka.model.ledger import QueryName
 from pyspark_zkafka.tools.ledger import delete_ledger, read_ledgers
 from tests.support.numbered_rows import fill_numbered, numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotJob, SlotQuery, once, open_entry, rows
@@ -131,28 +129,27 @@ def test_repeated_stage_without_rows(moving: SlotQuery) -> None:
 
 
 def test_many_slots_without_rows(moving: SlotQuery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver reads all groups of slots without rows at once: a client for each group took seconds.
+    """The driver reads all groups of slots without rows at once.
 
-    It waits only for a group that has an entry in an open transaction, which may be a killed task's.
+    It waits some time for an entry in an open transaction, which may be a killed task's, and then reads without it.
     """
     written = moving.write(1, rows([2]))
     empty = [moving.write(1, [], slot) for slot in range(1, 40)]
-    opened: list[str] = []
-    enter = KafkaGroupOffsets.__enter__
+    waits: list[bool] = []
+    read = GroupAdmin.committed_metadata
 
-    def count(offsets: KafkaGroupOffsets) -> KafkaGroupOffsets:
-        opened.append(offsets._group)
-        return enter(offsets)
+    def note(admin: GroupAdmin, *asked: Any, stable: bool) -> Any:
+        waits.append(stable)
+        return read(admin, *asked, stable=stable)
 
-    monkeypatch.setattr(KafkaGroupOffsets, "__enter__", count)
-    monkeypatch.setattr("pyspark_zkafka.brokers.ledger_offsets._idle", ClientPool())
+    monkeypatch.setattr(GroupAdmin, "committed_metadata", note)
     monkeypatch.setattr("pyspark_zkafka.write.writers._COMPLETION_S", 1.0)
     moving.commit(1, written, *empty)
-    assert opened == []
-    name = QueryName("zkafka", moving.query)
-    with open_entry(moving.options, name, slot=9, width=2):
+    assert waits == [True]
+    with open_entry(moving.options, QueryName("zkafka", moving.query), slot=9, width=2):
+        waits.clear()
         moving.commit(1, written, *empty)
-        assert opened == [key_of(name, 9, 2).group]
+        assert waits == [True, False]
         moving.write(1, [], slot=9, attempt=1)
     moving.write(1, rows([9]), slot=9)
     with pytest.raises(LedgerError, match=r"ROWS_DIFFER.*Slot 9 of batch 1 was written before, with 1 rows"):

@@ -27,8 +27,6 @@ from tests.support.transactions import wait_until_forgotten
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from pyspark_zkafka.options.values import Transport
-
 PROMPT = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 FORGETFUL = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
@@ -59,18 +57,17 @@ def new_cluster() -> Iterator[LocalCluster]:
 
 
 class Writer:
-    """Writes to partition 0 of a topic in transactions of one id, with one transport."""
+    """Writes to partition 0 of a topic in transactions of one id."""
 
-    def __init__(self, cluster: LocalCluster, transport: Transport) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.topic = self.id = self.group = f"t-{next(NUMBERS)}"
         cluster.create_topic(self.topic)
         self._servers = cluster.bootstrap_servers
-        self.transport = transport
 
     def open(self, *, generation: str = "", **kafka: str) -> AbstractContextManager[TransactionalProducer]:
-        reach = connection(self._servers, self.transport, {name.replace("_", "."): value for name, value in kafka.items()})
-        return open_transactional(reach, transactional_properties(reach, self._servers, self.id), self.topic, generation)
+        reach = connection(self._servers, "direct", {name.replace("_", "."): value for name, value in kafka.items()})
+        return open_transactional(transactional_properties(reach, self._servers, self.id), generation)
 
     def send(self, producer: TransactionalProducer, *values: bytes) -> None:
         """Send rows, and wait until all are acknowledged."""
@@ -140,21 +137,16 @@ def value_of(message: Message | None) -> Any:
     return END if message.error() else message.value()
 
 
-# Transports differ in their calls, brokers in their responses; neither changes the other, so not all pairs are tested.
-OLD = pytest.param(("direct", "old_cluster"), id="1.1.1", marks=pytest.mark.long)
-NEW = pytest.param(("direct", "new_cluster"), id="4.3.1", marks=pytest.mark.long)
-DIRECT = pytest.param(("direct", "prompt_cluster"), id="direct")
-PYTHON = ("librdkafka", "prompt_cluster")
-by_both_paths = pytest.mark.parametrize("writer", [DIRECT, pytest.param(PYTHON, id="librdkafka"), OLD, NEW], indirect=True)
+TESTED = pytest.param("prompt_cluster", id="3.9.1")
+OLD = pytest.param("old_cluster", id="1.1.1", marks=pytest.mark.long)
+NEW = pytest.param("new_cluster", id="4.3.1", marks=pytest.mark.long)
 
 
-@pytest.fixture(params=[DIRECT, pytest.param(PYTHON, id="librdkafka", marks=pytest.mark.long), OLD, NEW])
+@pytest.fixture(params=[TESTED, OLD, NEW])
 def writer(request: pytest.FixtureRequest) -> Writer:
-    transport, cluster = request.param
-    return Writer(request.getfixturevalue(cluster), transport)
+    return Writer(request.getfixturevalue(request.param))
 
 
-@by_both_paths
 def test_visible_after_commit(writer: Writer) -> None:
     """The commit makes rows and the group's offset with its metadata visible together."""
     with writer.open() as producer:
@@ -226,14 +218,14 @@ def test_left_open(writer: Writer) -> None:
 
 
 def test_one_producer_for_several_ids(writer: Writer) -> None:
-    """One producer of the direct transport writes the transactions of several ids in turn."""
+    """One producer writes the transactions of several ids in turn."""
     first_id, other_id = writer.id, f"{writer.id}-other"
     producers = set()
     for offset, writer.id in enumerate((first_id, other_id, first_id, first_id, other_id), 1):
         with writer.open() as producer:
             producers.add(producer)
             writer.write(producer, offset, b"%d" % offset)
-    assert len(producers) == (1 if writer.transport == "direct" else 5)
+    assert len(producers) == 1
     assert writer.shows(*(b"%d" % offset for offset in range(1, 6)))
     assert writer.stores(5)
 
@@ -251,7 +243,7 @@ def commit(writer: Writer, producer: TransactionalProducer) -> None:
 
 def commit_rows_alone(writer: Writer, producer: TransactionalProducer) -> None:
     """Take only the last step of a commit, as if the offset had been added before the producer was fenced."""
-    producer._complete("committing a transaction", producer._sender.transactions.commit)
+    producer._complete("committing a transaction", producer._transactions.commit)
 
 
 def abort(writer: Writer, producer: TransactionalProducer) -> None:
@@ -275,7 +267,6 @@ def outlive(writer: Writer, offset: int, step: Step) -> None:
         step(writer, zombie)
 
 
-@by_both_paths
 def test_fenced(writer: Writer) -> None:
     """Each step of a producer fails once another producer has its id, and none of its rows becomes visible."""
     for offset, step in enumerate([produce_more, commit, commit_rows_alone, abort], 1):
@@ -355,7 +346,7 @@ def test_time_out_above_the_brokers(writer: Writer) -> None:
 def test_forgotten_id() -> None:
     """A reused producer writes its next transaction after the brokers have forgotten its id."""
     with LocalCluster(brokers=1, broker_config=FORGETFUL) as forgetful:
-        writer = Writer(forgetful, "direct")
+        writer = Writer(forgetful)
         writer.write_once(1, b"a")
         wait_until_forgotten(forgetful, writer.id)
         writer.write_once(2, b"b")
@@ -387,7 +378,7 @@ def test_deleted_topic(writer: Writer) -> None:
 
 
 # Brokers 1.1.1 store such an offset.
-@pytest.mark.parametrize("writer", [DIRECT], indirect=True)
+@pytest.mark.parametrize("writer", [TESTED], indirect=True)
 def test_partition_that_is_not_there(writer: Writer) -> None:
     """Committing an offset of a missing partition fails the transaction, and the error names the partition."""
     assert writer.entry()[0] == -1001  # ensures that the group has a coordinator
@@ -408,7 +399,7 @@ def test_no_broker() -> None:
     properties = transactional_properties(reach, "127.0.0.1:1", "nobody")
     with (
         pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED\] beginning to write: "),
-        open_transactional(reach, properties, "orders"),
+        open_transactional(properties),
     ):
         pass
     assert 1 < time.monotonic() - begin < 10
@@ -418,7 +409,7 @@ def test_no_broker() -> None:
 def test_first_offset_of_a_cluster() -> None:
     """The first transaction of a cluster waits until __consumer_offsets is created."""
     with LocalCluster(brokers=1) as fresh:
-        writer = Writer(fresh, "direct")
+        writer = Writer(fresh)
         begin = time.monotonic()
         writer.write_once(1, b"a")
         assert time.monotonic() - begin < 60
@@ -426,10 +417,10 @@ def test_first_offset_of_a_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("writer", "protocol"), [(*DIRECT.values, 0), pytest.param(*NEW.values, 2, marks=pytest.mark.long)], indirect=["writer"]
+    ("writer", "protocol"), [(*TESTED.values, 0), pytest.param(*NEW.values, 2, marks=pytest.mark.long)], indirect=["writer"]
 )
 def test_protocol(writer: Writer, protocol: int) -> None:
-    """The direct transport uses the second protocol of transactions (KIP-890) if the cluster has enabled it."""
+    """The second protocol of transactions (KIP-890) is used if the cluster has enabled it."""
     with writer.open() as producer:
         sender = producer._sender
         assert isinstance(sender, DirectSender)

@@ -139,17 +139,16 @@ def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) ->
     import pytest  # here, as task processes import this module as well
 
     from pyspark_zkafka.errors import TransactionFailed
-    from pyspark_zkafka.records.librdkafka_sender import MessageSender
+    from pyspark_zkafka.records.direct.sender import DirectSender
     from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 
     topic, key = options.ledger_topic, key_of(name, slot, width)
     servers = plan_write(options, is_stream=True).bootstrap_servers
     properties = transactional_properties(options.connection, servers, name.transactional_id(slot))
-    with TransactionalProducer(properties, MessageSender, topic) as producer:
+    with TransactionalProducer(properties, DirectSender) as producer:
         producer.start(properties["transactional.id"])
         producer.begin()
-        offset = GroupOffset(key.group, topic, key.partition, 0, "not committed")
-        producer._sender.transactions.commit_offset(offset, 10)
+        producer._add_offset(GroupOffset(key.group, topic, key.partition, 0, "not committed"))
         yield
         with pytest.raises(TransactionFailed, match="FENCED"):
             producer.abort()

@@ -28,6 +28,7 @@ from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Malformed
 _LATE_RESPONSE_S = 3.0
 REFUSED_PAUSE_S = 3.0
 """The pause after a refused login."""
+_VERSION_OF_FIVE = 5  # Kafka 0.11 remembers only the last batch of a producer
 _ZSTD_VERSION = 7
 _THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
 
@@ -164,6 +165,8 @@ class LeaderConnections:
         version = self._version(connection)
         if self._settings.codec == "zstd" and version < _ZSTD_VERSION:
             raise Unsupported("a broker without zstd in produce requests")
+        if version < _VERSION_OF_FIVE:
+            self._producing.most_in_flight = 1
 
     def _version(self, connection: Connection) -> int:
         """The version of Produce to use with a broker. The newest ones belong to the second protocol of transactions."""

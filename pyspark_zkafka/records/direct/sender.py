@@ -26,7 +26,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
 from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
-from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender, Transactions
+from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Connection
@@ -67,8 +67,6 @@ class DirectSender(Sender):
     and how to handle failures. The constructor raises Unsupported for properties that need librdkafka, and ``with`` for
     brokers and logins: it connects to a broker.
     """
-
-    serves_any_id = True
 
     def __init__(
         self,
@@ -207,7 +205,8 @@ class DirectSender(Sender):
         if self._too_large is not None:
             return Failure.of(*self._too_large.partition, _TOO_LARGE)
         if self._connections.unsupported is not None:
-            return Failure("the direct transport", f"{self._connections.unsupported}. Set transport to librdkafka")
+            remedy = ". Set transport to librdkafka" if self._transactions is None else ""
+            return Failure("the direct transport", f"{self._connections.unsupported}{remedy}")
         failed = self._producing.failed
         if failed is None:
             return self._failure_of_transaction()
@@ -238,7 +237,8 @@ class DirectSender(Sender):
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker answered"))
 
     @property
-    def transactions(self) -> Transactions:
+    def transactions(self) -> DirectTransactions:
+        """The transactions of a sender whose properties have a ``transactional.id``."""
         if self._transactions is None:
             raise RuntimeError("the producer has no transactional.id")
         return self._transactions

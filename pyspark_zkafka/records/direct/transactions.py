@@ -34,7 +34,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     Message,
     newest_version,
 )
-from pyspark_zkafka.records.producer import GroupOffset, Transactions
+from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Buffer, Connection
@@ -80,8 +80,11 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _DRAIN_S = 5.0
 
 
-class DirectTransactions(Transactions):
-    """The `Transactions` over coordinators. `sender` sends the rows.
+class DirectTransactions:
+    """Transactions over coordinators. `sender` sends the rows.
+
+    Each call raises KafkaException. The error is fatal, retriable (repeat the call to continue), or requires an abort
+    (``txn_requires_abort``).
 
     Once the transaction must be aborted, or another producer has fenced this one, `init`, `begin`, `commit_offset` and
     `commit` raise that error again.
@@ -93,10 +96,12 @@ class DirectTransactions(Transactions):
     transaction has its own epoch. `protocol` is the protocol of the open or last transaction.
     """
 
-    resumes_offsets = True
-
     @property
     def may_lose_offsets(self) -> bool:
+        """True if the brokers may forget the offset of a committed transaction.
+
+        Brokers without KIP-890 do so if a late request of a fenced producer with the same id adds an offset meanwhile.
+        """
         return self.protocol < SECOND_PROTOCOL
 
     def __init__(
@@ -125,6 +130,7 @@ class DirectTransactions(Transactions):
         self.protocol = 0
 
     def init(self, transactional_id: str, timeout_s: float) -> None:
+        """Fence the earlier producers of an id, and wait until their transactions are complete."""
         self._raise_failure()
         if self._is_open:
             raise KafkaException(KafkaError(KafkaError._STATE, "a transaction is open"))
@@ -133,6 +139,7 @@ class DirectTransactions(Transactions):
         self._start(answer)
 
     def begin(self) -> None:
+        """Begin a transaction, without a request."""
         self._raise_failure()
         if self._is_open or self._producer is None:
             raise KafkaException(KafkaError(KafkaError._STATE, "a transaction is open, or the id is not registered"))
@@ -166,6 +173,7 @@ class DirectTransactions(Transactions):
         return self._failure
 
     def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
+        """Add the offset of a group to the transaction."""
         self._raise_failure()
         producer, deadline = self._known_producer(), Deadline.after(timeout_s, self._clock)
         self._is_known_to_brokers = True
@@ -181,10 +189,12 @@ class DirectTransactions(Transactions):
         self._offset_may_follow = False
 
     def commit(self, timeout_s: float) -> None:
+        """Commit the transaction. Flush the sender first."""
         self._raise_failure()
         self._end(True, timeout_s)
 
     def abort(self, timeout_s: float) -> None:
+        """Abort the transaction, and drop queued records."""
         is_drained = self._sender.drain(min(timeout_s, _DRAIN_S)) and not self._offset_may_follow
         if not is_drained and self.protocol < SECOND_PROTOCOL:
             # A batch or an offset written after the marker of this abort would open a transaction without an end. With

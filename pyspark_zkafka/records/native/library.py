@@ -137,7 +137,8 @@ def require() -> Any:
         raise NO_NATIVE_PATH(
             f"This needs the compiled code, but {text.partition(': pure Python')[0]}. Reinstall it with --force-reinstall "
             "--no-deps from a Linux wheel, or with a C compiler, on the driver and every executor, and start Spark outside "
-            "the package's source tree. Only reads of Avro, transport=direct and reads by Sail need it",
+            "the package's source tree. Only exactly-once writes, reads of Avro, transport=direct and reads by Sail need "
+            "it",
         )
     return found
 

@@ -59,13 +59,12 @@ def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], applicatio
 BY_OLD_BROKERS = pytest.param("old brokers", marks=[pytest.mark.long, pytest.mark.xdist_group("old_cluster")])
 
 
-@pytest.fixture(params=["direct", pytest.param("librdkafka", marks=pytest.mark.long), BY_OLD_BROKERS])
+@pytest.fixture(params=["brokers", BY_OLD_BROKERS])
 def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path: Path) -> Copy:
-    """The same copy on each transport, and with brokers of version 1.1.1."""
+    """The same copy, also with brokers of version 1.1.1."""
     kind = str(request.param)
     cluster: LocalCluster = request.getfixturevalue("old_cluster" if kind == "old brokers" else "zkafka_cluster")
     name = f"{tmp_path.name}-{kind.split()[0]}"
     cluster.create_topic(f"{name}-source", partitions=4)
     cluster.create_topic(f"{name}-sink", partitions=3)
-    transport = {} if kind == "old brokers" else {"transport": kind}
-    return Copy(cluster, application, f"{name}-source", f"{name}-sink", tmp_path / "checkpoint", **transport)
+    return Copy(cluster, application, f"{name}-source", f"{name}-sink", tmp_path / "checkpoint")

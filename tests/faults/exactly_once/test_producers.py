@@ -33,12 +33,11 @@ BROKERS_CHECK_S = 10.0
 """Interval at which brokers check for transactions that have timed out."""
 
 
-@pytest.fixture(params=["direct", *seldom("librdkafka")])
-def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
-    """Options of a write to a new topic, on each transport."""
-    topic = new_topic(partitions=2, replication=3)
+@pytest.fixture
+def options(zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
+    """Options of a write to a new topic."""
     # The direct transport sends only while its task runs: with linger.ms=0, it has sent all rows when the task pauses.
-    return {**zookeeper, "topic": topic, "transport": request.param, "kafka.linger.ms": "0"}
+    return {**zookeeper, "topic": new_topic(partitions=2, replication=3), "kafka.linger.ms": "0"}
 
 
 @pytest.fixture
@@ -189,20 +188,17 @@ def kafka28() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("slot", "transport", "looks"),
-    [(0, "direct", False), (0, "librdkafka", False), (1, "direct", False), (0, "direct", True)],
-)
+@pytest.mark.parametrize(("slot", "looks"), [(0, False), (1, False), (0, True)])
 def test_entry_added_after_its_transaction(
-    kafka28: LocalCluster, monkeypatch: pytest.MonkeyPatch, slot: int, transport: str, looks: bool
+    kafka28: LocalCluster, monkeypatch: pytest.MonkeyPatch, slot: int, looks: bool
 ) -> None:
     """A repeated request that adds slot 0's entry after the end of its transaction does not block a later task.
 
     Nor does it fail its own task, if that task still `looks` for its entry.
     """
-    topic = f"late-{slot}-{transport}-{looks}"
+    topic = f"late-{slot}-{looks}"
     kafka28.create_topic(topic, partitions=2)
-    options = {"zookeeper.connect": kafka28.zookeeper_connect, "topic": topic, "transport": "direct"}
+    options = {"zookeeper.connect": kafka28.zookeeper_connect, "topic": topic}
     ask, commit = DirectTransactions._ask, DirectTransactions.commit
     added: list[tuple[Coordinator, Message]] = []
 
@@ -225,8 +221,7 @@ def test_entry_added_after_its_transaction(
         query.write(0, rows(range(10)))
     ledger = Ledger(kafka28.bootstrap_servers, {}, QueryName("zkafka", query.query), topic, 2)
     assert ledger.open_slots() == [0]
-    later = SlotQuery({**options, "transport": transport}, query.query)
-    assert later.write(1, rows(range(10, 20)), slot, run="run-2").repeated == 0
+    assert query.write(1, rows(range(10, 20)), slot, run="run-2").repeated == 0
     assert numbers(kafka28.bootstrap_servers, topic) == once(range(20))
     assert set(ledger.entries()) == {0, slot}
 

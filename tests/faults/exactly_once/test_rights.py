@@ -102,11 +102,10 @@ def in_another_process(options: dict[str, str], query: str = "query") -> dict[st
 
 
 @either_connection
-@pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
-def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str) -> None:
+def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights) -> None:
     """The documented rights suffice to write a micro-batch, repeat it, and write the next one."""
     rights.grant_all_but()
-    query = SlotQuery({**options, "transport": path})
+    query = SlotQuery(options)
     assert query.write(0, rows(TEN)).rows == 10
     assert query.write(0, rows(TEN), run="run-2").repeated == 10
     assert query.write(1, rows(range(10, 20)), slot=1, run="run-2").repeated == 0
@@ -124,14 +123,11 @@ def test_one_topic(zkafka_cluster: LocalCluster, options: dict[str, str], rights
     assert visible(zkafka_cluster, options) == once(TEN)
 
 
-@pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 @pytest.mark.parametrize("missing", MISSED)
-def test_missing_right(
-    zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, missing: str, path: str
-) -> None:
+def test_missing_right(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, missing: str) -> None:
     """If a documented right is missing, nothing is written, and the error names the right and its resource."""
     rights.grant_all_but(missing)
-    query = SlotQuery({**options, "transport": path})
+    query = SlotQuery(options)
     with pytest.raises(ZKafkaError, match=MISSED[missing].format(prefix=rights.prefix)) as refused:
         query.write(0, rows(TEN))
     assert rights.documented[missing].name in refused.value.message

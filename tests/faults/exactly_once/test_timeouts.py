@@ -39,10 +39,10 @@ def zkafka_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["direct", pytest.param("librdkafka", marks=pytest.mark.long)])
-def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
-    """Options of a write to a new topic, on each transport."""
-    return {**zookeeper, "topic": new_topic(partitions=2), "transport": request.param}
+@pytest.fixture
+def options(zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
+    """Options of a write to a new topic."""
+    return {**zookeeper, "topic": new_topic(partitions=2)}
 
 
 def slowly(batches: Iterator[pa.RecordBatch], pause: Callable[[], object]) -> Iterator[pa.RecordBatch]:

@@ -74,7 +74,7 @@ class Workload:
         """Return the options of the sink."""
         once = {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": "60000"}
         to = {"zookeeper.connect": zookeeper, "topic": self.sink_topic, "listener.name": BROKERS_LISTENER}
-        return {**to, "transport": self.transport, **(once if self.kind == "sink-exactly-once" else {})}
+        return {**to, **(once if self.kind == "sink-exactly-once" else {"transport": self.transport})}
 
     @property
     def sink_topic(self) -> str:

@@ -141,15 +141,11 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
         ({"deliveryGuarantee": "exactly-once", "kafka.acks": "1"}, "needs kafka.enable.idempotence=true"),
         ({"deliveryGuarantee": "exactly-once", "ledgerTopic": "a b"}, "ledgerTopic"),
         ({"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "a/b"}, "transactionalIdPrefix is 'a/b'"),
-        ({"deliveryGuarantee": "twice"}, "deliveryGuarantee is 'twice'; expected at-least-once or exactly-once"),
         (
-            {
-                "deliveryGuarantee": "exactly-once",
-                "kafka.transaction.timeout.ms": "5000",
-                "kafka.delivery.timeout.ms": "6000",
-            },
-            "must be set <= `transaction.timeout.ms`",
+            {"deliveryGuarantee": "exactly-once", "transport": "librdkafka"},
+            "exactly-once does not support transport=librdkafka; leave transport out",
         ),
+        ({"deliveryGuarantee": "twice"}, "deliveryGuarantee is 'twice'; expected at-least-once or exactly-once"),
     ],
 )
 def test_refused_exactly_once(more: dict[str, str], expected: str) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.model.partitioners import hash_keys
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.rows import hash_rows
@@ -161,13 +162,6 @@ class TestReads:
     def test_refused_login(self, caplog: pytest.LogCaptureFixture) -> None:
         """The direct transport does not retry a refused login, but tries another user's."""
 
-        def refuse(request: Received) -> bytes | None:
-            if request.api == HANDSHAKE:
-                return answered(request, protocol.int16(0) + protocol.int32(0))
-            return answered(
-                request, protocol.int16(58) + protocol.string(None) + protocol.nullable_bytes(b"") + protocol.int64(0)
-            )
-
         def kind(broker: ScriptedBroker, user: str, servers: str) -> type:
             login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": user}
             options = connection(**login, sasl_password="open-sesame")
@@ -181,7 +175,7 @@ class TestReads:
                         assert isinstance(other, MessageConsumer)
                 return type(consumer)
 
-        with ScriptedBroker(refuse) as broker, caplog.at_level(logging.INFO):
+        with ScriptedBroker(refuse_login) as broker, caplog.at_level(logging.INFO):
             both = f"{server(broker)},{NOBODY}"
             other_order = f"{NOBODY},{server(broker)}"
             assert kind(broker, "alice", both) is DirectConsumer
@@ -209,16 +203,12 @@ class Writes:
         return {**producer_properties(self.options(client_id=f"{self.transport}-{name}"), self._servers), **self._mock}
 
     def transactional(self, slot: int) -> dict[str, Any]:
-        name = f"zkafka-{self.transport}-{slot}"
-        return {**transactional_properties(self.options(), self._servers, name), **self._mock}
+        return transactional_properties(self.options(), self._servers, f"zkafka-{slot}")
 
 
-@pytest.fixture(params=["librdkafka", "auto"])
-def writes(request: pytest.FixtureRequest) -> Iterator[Writes]:
-    """Writes with each transport. No row is written, so the broker only leads, coordinates and assigns producer ids."""
-    if request.param == "librdkafka":
-        yield Writes("librdkafka", "mock")
-        return
+@pytest.fixture
+def direct_writes() -> Iterator[Writes]:
+    """Writes of the direct transport. No row is written, so the broker only leads, coordinates and assigns producer ids."""
 
     def answer(asked: Received) -> bytes | None:
         place = protocol.int32(1), protocol.string("127.0.0.1") + protocol.int32(broker.address[1])
@@ -238,6 +228,19 @@ def writes(request: pytest.FixtureRequest) -> Iterator[Writes]:
 
     with ScriptedBroker(answer, {**RANGES, **OF_PRODUCERS}) as broker:
         yield Writes("auto", server(broker))
+
+
+@pytest.fixture(params=["librdkafka", "auto"])
+def writes(request: pytest.FixtureRequest, direct_writes: Writes) -> Writes:
+    """Writes with each transport."""
+    return Writes("librdkafka", "mock") if request.param == "librdkafka" else direct_writes
+
+
+def refuse_login(request: Received) -> bytes | None:
+    """Answer as a broker that refuses each login."""
+    if request.api == HANDSHAKE:
+        return answered(request, protocol.int16(0) + protocol.int32(0))
+    return answered(request, protocol.int16(58) + protocol.string(None) + protocol.nullable_bytes(b"") + protocol.int64(0))
 
 
 class TestWrites:
@@ -263,31 +266,48 @@ class TestWrites:
         with open_producer(options, given) as first, open_producer(options, given) as second:
             assert first is not second
 
-    def test_transactional_producers(self, writes: Writes) -> None:
-        """A producer of the direct transport is reused for any id, with the same generation of topics."""
-        options = writes.options()
-        is_shared = writes.transport == "auto"
-        with open_transactional(options, writes.transactional(0), "t", "one") as first:
-            assert isinstance(first._sender, writes.sender)
-            with open_transactional(options, writes.transactional(1), "t", "one") as second:
-                assert second is not first
-        with open_transactional(options, writes.transactional(1), "t", "one") as again:
-            assert (again is first) == is_shared
-        with open_transactional(options, writes.transactional(0), "t", "two") as other:
+    def test_transactional_producers(self, direct_writes: Writes) -> None:
+        """A transactional producer is reused for any id, with the same generation of topics."""
+        given = direct_writes.transactional
+        with open_transactional(given(0), "one") as first, open_transactional(given(1), "one") as second:
+            assert second is not first
+        with open_transactional(given(1), "one") as again:
+            assert again is first
+        with open_transactional(given(0), "two") as other:
             assert other not in (first, second)
-        with open_transactional(options, writes.transactional(0), "t") as anew:
+        with open_transactional(given(0)) as anew:
             assert anew not in (first, second, other)
 
-    def test_transaction_that_is_left_open(self, writes: Writes) -> None:
+    def test_transaction_that_is_left_open(self, direct_writes: Writes) -> None:
         """A transaction that a task neither commits nor aborts raises RuntimeError, and its producer is closed."""
-        options, given = writes.options(), writes.transactional(2)
+        given = direct_writes.transactional(2)
         with (
             pytest.raises(RuntimeError, match="a transaction was neither committed nor aborted"),
-            open_transactional(options, given, "t", "one") as first,
+            open_transactional(given, "one") as first,
         ):
             first.begin()
-        with open_transactional(options, given, "t", "one") as second:
+        with open_transactional(given, "one") as second:
             assert second is not first
+
+    def test_unsupported_property_of_a_transaction(self) -> None:
+        """A property that the direct transport does not honour fails a transaction, and the error names it."""
+        given = {**transactional_properties(connection(scope="write"), NOBODY, "zkafka-0"), "debug": "msg"}
+        with pytest.raises(OptionError, match="does not support debug"), open_transactional(given):
+            pass
+
+    def test_refused_login_of_a_transaction(self) -> None:
+        """A refused login fails a transaction, and the repetitions of its task do not log in again."""
+        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "carol"}
+        options = connection(scope="write", sasl_password="open-sesame", **login)
+        with ScriptedBroker(refuse_login) as broker:
+            given = transactional_properties(options, server(broker), "zkafka-0")
+            for _ in range(3):
+                with (
+                    pytest.raises(ClusterStateError, match="check the user and password"),
+                    open_transactional(given),
+                ):
+                    pass
+            assert broker.connections == 1
 
     @pytest.mark.parametrize(("transport", "level"), [("auto", logging.INFO), ("direct", logging.WARNING)])
     def test_unsupported_property(self, caplog: pytest.LogCaptureFixture, transport: str, level: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,26 +37,20 @@ class Clock:
 
 
 class Client:
-    """A `Sender` without rows, and its `Transactions`: each call takes a second, and raises the next of its `errors`."""
+    """A `DirectSender` without rows. Each call of its transactions takes a second, and raises the next of its `errors`."""
 
     def __init__(self, clock: Clock, note: Callable[[KafkaError], None]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._note = note
         self.calls: list[str] = []
         self.offsets: list[GroupOffset] = []
         self.errors: dict[str, list[KafkaError]] = {}
         self.reported: list[KafkaError] = []
         self.is_open = False
-        self.released = threading.Event()
-        self.released.set()
         self.queued = 0
         self.failure: Failure | None = None
-        self.resumes_offsets = False
         self.acknowledged = 0
-
-    @property
-    def transactions(self) -> Client:
-        return self
+        self.transactions = Transactions(self)
 
     def __enter__(self) -> Client:
         self.is_open = True
@@ -67,13 +60,19 @@ class Client:
         self.is_open = False
 
     def poll(self, timeout_s: float) -> None:
-        self._clock.now += timeout_s
+        self.clock.now += timeout_s
         for error in self.reported:
             self._note(error)
         self.reported.clear()
 
-    def leaders(self, topic: str, timeout_s: float) -> tuple[None, dict[int, int]]:
-        return None, {}
+
+class Transactions:
+    """The transactions of a `Client`, and the error that has failed the open one."""
+
+    failure: KafkaError | None = None
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def init(self, transactional_id: str, timeout_s: float) -> None:
         assert transactional_id == ID
@@ -83,8 +82,7 @@ class Client:
         self._take("begin", 0)
 
     def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
-        self.released.wait()
-        self.offsets.append(offset)
+        self._client.offsets.append(offset)
         self._take("commit_offset", timeout_s)
 
     def commit(self, timeout_s: float) -> None:
@@ -94,9 +92,9 @@ class Client:
         self._take("abort", timeout_s)
 
     def _take(self, name: str, timeout_s: float) -> None:
-        self.calls.append(name)
-        if errors := self.errors.get(name):
-            self._clock.now += min(timeout_s, 1)
+        self._client.calls.append(name)
+        if errors := self._client.errors.get(name):
+            self._client.clock.now += min(timeout_s, 1)
             raise KafkaException(errors.pop(0))
 
 
@@ -121,7 +119,7 @@ class Made:
 
         self.errors: dict[str, list[KafkaError]] = {}
         self.reported: list[KafkaError] = []
-        self._producer = TransactionalProducer(properties, make, "t", clock)
+        self._producer = TransactionalProducer(properties, make, clock)
 
     @contextmanager
     def open(self) -> Iterator[TransactionalProducer]:
@@ -182,17 +180,16 @@ def test_refused(made: Made, clock: Clock) -> None:
 
 
 def test_refused_in_a_commit(made: Made, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal of the credentials also ends the commit of an offset by a transport that resumes its calls."""
+    """A refusal of the credentials also ends the commit of an offset."""
     made.errors["commit_offset"] = [WAITING] * 500
     with made.open() as producer:
-        made.client.resumes_offsets = True
-        call = made.client.commit_offset
+        call = made.client.transactions.commit_offset
 
         def refused(offset: GroupOffset, timeout_s: float) -> None:
             made.client.reported.append(REFUSED)
             call(offset, timeout_s)
 
-        monkeypatch.setattr(made.client, "commit_offset", refused)
+        monkeypatch.setattr(made.client.transactions, "commit_offset", refused)
         producer.begin()
         with pytest.raises(ClusterStateError, match="REFUSED_BY_BROKER"):
             commit(producer)
@@ -219,22 +216,18 @@ def test_row_that_fails_its_transaction(made: Made) -> None:
     with made.open() as producer:
         producer.begin()
         made.client.failure = Failure.of("t", 2, KafkaError.MSG_SIZE_TOO_LARGE)
-        made.errors["begin"] = [KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "", txn_requires_abort=True)]
+        made.client.transactions.failure = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "", txn_requires_abort=True)
         with pytest.raises(DeliveryFailed, match=r"t-2: MSG_SIZE_TOO_LARGE: .*max\.message\.bytes.*do not see any row"):
             commit(producer)
 
 
-@pytest.mark.parametrize("code", [KafkaError._PURGE_QUEUE, KafkaError._STATE])
-def test_row_dropped_after_another_failed(made: Made, code: int) -> None:
-    """If a row is dropped or not taken because another one failed the transaction, the error has the other's cause."""
+def test_row_in_a_failed_transaction(made: Made) -> None:
+    """If another producer fails the transaction, the error of an undelivered row says so."""
     with made.open() as producer:
         producer.begin()
-        made.client.failure = Failure.of("t", 2, code)
-        made.errors["begin"] = [KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "", txn_requires_abort=True)]
-        expected = (
-            r"t-2: not sent, because another record failed with MSG_SIZE_TOO_LARGE: .*max\.message\.bytes.*do not see any"
-        )
-        with pytest.raises(DeliveryFailed, match=expected):
+        made.client.failure = Failure.of("t", 2, KafkaError._FENCED)
+        made.client.transactions.failure = FENCED
+        with pytest.raises(TransactionFailed, match=r"\[FENCED\] writing to t-2: _FENCED"):
             commit(producer)
 
 
@@ -267,59 +260,23 @@ def test_time_left(made: Made, clock: Clock) -> None:
         assert producer.left_s == 300
 
 
-def test_call_that_fails_unexpectedly(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unexpected error of a call that runs on a thread of its own reaches the task, with its traceback."""
-
-    def fail(client: Client, offset: GroupOffset, timeout_s: float) -> None:
-        raise TypeError("boom")
-
-    monkeypatch.setattr(Client, "commit_offset", fail)
-
-    def write() -> None:
-        with made.open() as producer:
-            producer.begin()
-            commit(producer)
-
-    with pytest.raises(TypeError, match="boom"):
-        write()
-
-
-def test_call_that_never_returns(clock: Clock) -> None:
-    """A commit that librdkafka never finishes raises an error in time, and the client is not closed."""
-    made = Made(clock, delivery_timeout_ms="200")
-
-    def write() -> None:
-        with made.open() as producer:
-            made.client.released.clear()
-            producer.begin()
-            clock.now += 1000
-            commit(producer)
-
-    with pytest.raises(TransactionFailed, match=r"committing the offset of t-2 of group g: _TIMED_OUT \(No coordinator"):
-        write()
-    assert made.client.is_open
-    made.client.released.set()
-
-
 @pytest.mark.parametrize(
     ("kafka", "expected"),
     [
         ({}, (300_000, 120_000, 1_000)),
         ({"kafka.transaction.timeout.ms": "60000"}, (60_000, 60_000, 1_000)),
-        ({"kafka.transaction.timeout.ms": "1000"}, (1_000, 1_000, 500)),
+        ({"kafka.transaction.timeout.ms": "60000", "kafka.delivery.timeout.ms": "90000"}, (60_000, 60_000, 1_000)),
         ({"kafka.delivery.timeout.ms": "5000"}, (300_000, 5_000, 1_000)),
         ({"kafka.linger.ms": "3"}, (300_000, 120_000, 3)),
     ],
 )
 def test_properties(kafka: dict[str, str], expected: tuple[int, int, int]) -> None:
-    """Time-outs fit each other as librdkafka requires, a user's override the defaults, and the id is the task's."""
-    options = {name.removeprefix("kafka."): value for name, value in kafka.items()}
-    connection = parse_connection({"kafka.bootstrap.servers": "b:1"}, "write")
-    object.__setattr__(connection, "kafka", {**connection.kafka, **options})
+    """Records are delivered within the transaction, a user's properties override the defaults, and the id is the task's."""
+    connection = parse_connection({"kafka.bootstrap.servers": "b:1", **kafka}, "write")
     found = transactional_properties(connection, "b:1", ID)
     names = ("transaction.timeout.ms", "delivery.timeout.ms", "linger.ms")
-    assert tuple(found[name] for name in names) == expected
-    assert (found["transactional.id"], found["enable.idempotence"], found["retry.backoff.ms"]) == ("zkafka-q-0", True, 10)
+    assert tuple(float(found[name]) for name in names) == expected
+    assert (found["transactional.id"], found["enable.idempotence"]) == ("zkafka-q-0", True)
 
 
 # --- the brokers' limit

@@ -296,7 +296,7 @@ def write(context: Context, *values: bytes, call: str = "") -> Written:
 
 @pytest.fixture
 def _no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_transactional(connection: object, properties: Mapping[str, str], *more: object) -> None:
+    def open_transactional(properties: Mapping[str, str], *more: object) -> None:
         raise Opened(properties["transactional.id"])
 
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", open_transactional)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.errors import OptionError, UnknownTopic
 from pyspark_zkafka.model.ledger import SinkIdentity
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
@@ -30,6 +30,7 @@ from pyspark_zkafka.write.writers import (
     identity_of,
     named_topics,
     plan_topics,
+    plan_write,
     require_partitions,
     total,
 )
@@ -211,3 +212,11 @@ def test_commit_of_a_micro_batch(caplog: pytest.LogCaptureFixture, repeated: int
     with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
         ZKafkaStreamWriter(parse_write(NOWHERE), None).commit([Written(3, repeated)], 12)
     assert caplog.messages == [text]
+
+
+def test_unsupported_property_of_an_exactly_once_write() -> None:
+    """A property that transactions do not support is refused when the write is planned, before a broker is asked."""
+    with pytest.raises(
+        OptionError, match=r"\[UNUSABLE_KAFKA_PROPERTY\] An exactly-once write does not support debug\. Leave"
+    ):
+        plan_write(parse_write({**NOWHERE, **ONCE, "kafka.debug": "msg"}))

@@ -33,10 +33,8 @@ from typing import Any
 __all__ = ["kill_application", "reach"]
 
 FOLDER = "ZKAFKA_TEST_FAULTS"
-_TRANSACTION = ("begin", "commit_offset", "commit", "abort")
 _WRAPPED = {
-    "pyspark_zkafka.records.librdkafka_sender": {"MessageTransactions": _TRANSACTION},
-    "pyspark_zkafka.records.direct.transactions": {"DirectTransactions": _TRANSACTION},
+    "pyspark_zkafka.records.direct.transactions": {"DirectTransactions": ("begin", "commit_offset", "commit", "abort")},
     "pyspark_zkafka.write.writers": {"ZKafkaStreamWriter": ("commit",)},
 }
 _DRIVERS = {"ZKafkaStreamWriter": "driver_commit"}

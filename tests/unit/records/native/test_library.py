@@ -19,10 +19,12 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats import avro
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
+from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import ConnectionOptions, Transport
 from pyspark_zkafka.records import producer
 from pyspark_zkafka.records import select as choice
 from pyspark_zkafka.records.native import library
+from pyspark_zkafka.write.writers import plan_write
 
 PURE = "pure Python is used"
 
@@ -55,7 +57,7 @@ def assert_unused(reason: str) -> None:
     assert caught.value.condition == "NO_NATIVE_PATH"
     assert caught.value.message.startswith("This needs the compiled code, but ")
     assert reason in caught.value.message
-    assert "Only reads of Avro, transport=direct and reads by Sail need it" in caught.value.message
+    assert "Only exactly-once writes, reads of Avro, transport=direct and reads by Sail need it" in caught.value.message
     assert PURE not in caught.value.message
 
 
@@ -172,6 +174,13 @@ class TestChoice:
             choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
+    def test_exactly_once_where_it_is_absent(self) -> None:
+        """Without compiled code, an exactly-once write is refused when it is planned."""
+        options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
+        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] .*Only exactly-once writes, .* need it"):
+            plan_write(parse_write(options))
+
+    @pytest.mark.usefixtures("absent")
     def test_direct_where_an_executor_lacks_it(self) -> None:
         """Tasks with direct fail on a machine without compiled code, and do not use another transport."""
         how, split = connection("direct"), Split(TopicPartition("t", 0), 0, 1, 0, 1, (0,), ("127.0.0.1:1",))
@@ -179,6 +188,7 @@ class TestChoice:
         for task in (
             choice.open_consumer(how, properties, split, pa.schema([("offset", pa.int64())])),
             choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}),
+            choice.open_transactional({"bootstrap.servers": "127.0.0.1:1", "transactional.id": "id"}),
         ):
             with pytest.raises(OptionError, match="NO_NATIVE_PATH"), task:
                 pass
