@@ -94,3 +94,17 @@ def test_nothing_is_sent_after_a_drop(code: int) -> None:
     task.start(ProducerId(8, 0))
     task.add(Batch(T0, 2, 10, 0.0))
     assert len(task.requests(1.0, lambda broker: True)) == 1
+
+
+def test_brokers_that_remember_one_batch() -> None:
+    """With one batch in flight, the next one is sent once the first is acknowledged."""
+    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    task.most_in_flight = 1
+    task.start(ProducerId(1, 0))
+    task.lead({T0: 1, T1: 1})
+    for tp in (T0, T0, T1):
+        task.add(Batch(tp, 1, 10, 0.0))
+    (request,) = task.requests(0.0, lambda broker: True)
+    assert task.requests(0.0, lambda broker: True) == []
+    task.answer(request.number, 1, {batch.partition: NONE for batch in request.batches}, 0.0)
+    assert len(task.requests(0.0, lambda broker: True)) == 1
