@@ -1,4 +1,4 @@
-"""A KDC of MIT Kerberos on this machine, and a confluent-kafka whose librdkafka has Kerberos."""
+"""A KDC of MIT Kerberos on this machine, and the library gssapi for clients."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["REALM", "Kdc"]
 REALM = "ZKAFKA.TEST"
 _ROOT = Path(__file__).resolve().parents[2]
 _BUILD = Path(__file__).with_suffix(".sh")
-_TOOLS = ("apt-get", "cc", "dpkg", "make", "npm")
-_INSTALL = "on Debian or Ubuntu, run apt-get install gcc make npm libssl-dev zlib1g-dev python3-dev"
+_TOOLS = ("apt-get", "cc", "dpkg")
+_INSTALL = "on Debian or Ubuntu, run apt-get install gcc python3-dev"
 _CONFIG = """
 [libdefaults]
 default_realm = {realm}
@@ -63,7 +63,7 @@ def _build(into: Path, lock: int) -> None:
 class Kdc:
     """The KDC of a realm with some principals, for a `with` block.
 
-    The first use of a user and a Python builds what servers and clients need, in minutes, into the cache folder.
+    The first use of a user and a Python builds what servers and clients need into the cache folder, in half a minute.
     """
 
     def __init__(self, *principals: str) -> None:
@@ -113,6 +113,10 @@ class Kdc:
         self._run("kadmin.local", "ktadd", "-norandkey", "-k", file, principal)
         return file
 
+    def shorten_tickets(self, principal: str, seconds: int) -> None:
+        """Let the next tickets of a principal last for some seconds."""
+        self._run("kadmin.local", "modprinc", "-maxlife", f"{seconds}s", principal)
+
     def change_keys(self, principal: str) -> None:
         """Replace the keys of a principal: files with the old ones are no longer valid."""
         self._run("kadmin.local", "cpw", "-randkey", principal)
@@ -128,7 +132,7 @@ class Kdc:
         return sum("AS_REQ" in line and "ISSUE" in line and f" {principal}@{REALM} for krbtgt/" in line for line in log)
 
     def environ(self, tickets: str) -> dict[str, str]:
-        """The environment of a client, which stores its tickets in a file of this name."""
+        """The environment of a client with gssapi, which shares its tickets with clients of the same name alone."""
         client = self._client
         return {
             "KRB5_CONFIG": str(self.config),
@@ -137,7 +141,6 @@ class Kdc:
             "LD_LIBRARY_PATH": f"{client / self._lib}",
             "PATH": f"{client}/usr/bin:{client}/usr/sbin:{os.environ['PATH']}:/usr/sbin",
             "PYTHONPATH": f"{client}/python:{_ROOT}",
-            "SASL_PATH": f"{client / self._lib}/sasl2:/{self._lib}/sasl2",  # where the package was or is installed
         }
 
     def _accepts(self) -> bool:
