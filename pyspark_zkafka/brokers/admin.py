@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,7 +40,7 @@ from pyspark_zkafka.wire.offset_messages import (
     read_epoch_ends,
     read_list_offsets,
 )
-from pyspark_zkafka.wire.protocol import Api, Reader, Request, UnknownVersion, answer_of
+from pyspark_zkafka.wire.protocol import Api, ConnectionLost, Reader, Request, UnknownVersion, answer_of
 from pyspark_zkafka.wire.topic_messages import (
     ALTER_CONFIGS,
     BROKER,
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from pyspark_zkafka.retries import Deadline
+
 _INVALID_CONFIG_CODES = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.POLICY_VIOLATION})
 _REFUSED_TOPIC_CODES = frozenset(
     {
@@ -76,7 +79,8 @@ _REFUSED_TOPIC_CODES = frozenset(
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
     }
 )
-_CHANGED = _REFUSED_TOPIC_CODES | _INVALID_CONFIG_CODES | {ErrorCode.TOPIC_DELETION_DISABLED}
+_CHANGED = _REFUSED_TOPIC_CODES | _INVALID_CONFIG_CODES | {ErrorCode.TOPIC_DELETION_DISABLED, ErrorCode.NOT_CONTROLLER}
+_PAUSE_S = 0.1
 _MOST_PARTITIONS = 10_000
 _FIRST_WITH_TIMESTAMPS = 1
 """The first version of ListOffsets that finds records by their time (Kafka 0.10.1)."""
@@ -233,10 +237,7 @@ class KafkaAdmin:
             lambda response, topics: {topic: read(response)},
             _CHANGED,
         )
-        found, failed = self._requests.each([topic], self._controller, call)
-        for error in failed.values():
-            raise error
-        outcome = found[topic]
+        outcome = self._changed(topic, call, self._requests.deadline())
         if outcome.error == NONE:
             return
         if outcome.error == ErrorCode.TOPIC_DELETION_DISABLED:
@@ -249,6 +250,26 @@ class KafkaAdmin:
             text = f"The controller refuses {doing}: {words} ({name_of(outcome.error)})"
             raise TOPIC_REFUSED(f"{text}; nothing was changed, correct the request")
         raise INVALID_TOPIC_CONFIG(f"The configuration of {topic} is not valid: {words}; correct the name or the value")
+
+    def _changed(self, topic: str, call: Call[str, Outcome], deadline: Deadline) -> Outcome:
+        """Request a change from the controller, and again only if it has moved.
+
+        A request without an answer may have been carried out, and its repetition would then be refused.
+        """
+        while True:
+            found, failed = self._requests.each([topic], self._controller, call, deadline, repeats=False)
+            error = failed.get(topic)
+            if error is None and found[topic].error == ErrorCode.NOT_CONTROLLER:
+                error = broker_error(ErrorCode.NOT_CONTROLLER, call.doing(topic))
+            if error is None:
+                return found[topic]
+            if isinstance(error.__cause__, ConnectionLost):
+                text = f"{error.message}; see whether it was carried out nevertheless, before you repeat it"
+                raise BROKERS_UNAVAILABLE(text) from error
+            if not error.retriable or deadline.left_s < _PAUSE_S:
+                raise error
+            self._controller.forget(topic)
+            time.sleep(_PAUSE_S)
 
     def broker_config(self, broker: int, name: str) -> str | None:
         """The value of a broker's setting, or None if it does not exist. Needs Kafka 0.11 or later."""
@@ -305,8 +326,10 @@ class KafkaAdmin:
         deadline = self._requests.deadline(timeout_s)
         found: dict[TopicPartition, ListedOffset] = {}
         failed: dict[TopicPartition, ZKafkaError] = {}
-        for call, partitions in self._lookups(positions):
-            listed, unlisted = self._requests.each(partitions, self._leaders, call, deadline)
+        lookups = self._lookups(positions)
+        for number, (call, partitions) in enumerate(lookups):
+            share = self._requests.deadline(deadline.left_s / (len(lookups) - number))  # a silent leader uses all of it
+            listed, unlisted = self._requests.each(partitions, self._leaders, call, share)
             found |= listed
             failed |= unlisted
         if epochs is not None:

@@ -16,7 +16,7 @@ from pyspark_zkafka.errors import ZKafkaError
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_S = 3.0
+_PATIENCE_S = 10.0
 _OWN = ("api.version.request", "broker.version.fallback")
 
 _modern: set[str] = set()
@@ -55,7 +55,7 @@ def with_dialect(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Add what librdkafka needs for the dialect of the cluster's brokers, unless the user has set it.
 
     Without an idempotent producer, one request in flight to each broker keeps the order of rows. Blocks as `find_dialect`,
-    for at most three seconds; librdkafka then reports why no broker answers.
+    for at most ten seconds; librdkafka then reports why no broker answers.
     """
     try:
         given = {**properties, "socket.timeout.ms": int(_PATIENCE_S * 1000)}

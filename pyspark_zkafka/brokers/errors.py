@@ -80,6 +80,8 @@ def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError
         return NO_LEADER(
             f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
         )
+    if code == ErrorCode.BROKER_NOT_AVAILABLE:
+        return BROKERS_UNAVAILABLE(f"{text}; the broker is not in the cluster now; check that it runs")
     if code in UNREACHABLE_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {UNREACHABLE}")
     if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -33,6 +32,7 @@ from pyspark_zkafka.wire.group_messages import (
 from pyspark_zkafka.wire.metadata_messages import METADATA, Metadata, TopicMetadata, read_topics, topics_request
 from pyspark_zkafka.wire.protocol import (
     Address,
+    ConnectionClosed,
     ConnectionLost,
     LoginRefused,
     MalformedResponse,
@@ -54,8 +54,8 @@ _PATIENCE_S = (3.0, 10.0)
 """The wait for an answer to a metadata request, and to a further one: brokers may be slow."""
 _UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
 _REFUSED_AFTER_S = 2.0  # another broker may accept the client
-_FIRST_ATTEMPT_S = 5.0
-"""The time after which a broker that does not answer is looked up again; each further attempt takes twice the time."""
+_FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 10.0
+"""The time after which a broker that does not answer is looked up again, in the first attempt and at most."""
 _LOOKS = 2
 """Requests after which a missing leader is an error: an election takes longer, and callers have their own patience."""
 _MOST_KEYS = 1_000
@@ -126,7 +126,7 @@ class BrokerRequests:
         if are_known(bootstrap_servers, self.known_servers):
             return
         self.servers = self._properties["bootstrap.servers"] = bootstrap_servers
-        self.client.settings = client_settings_of(self._properties)
+        self.client.settings, self.client.brokers = client_settings_of(self._properties), {}
 
     def __enter__(self) -> Self:
         require_files(self._properties)
@@ -177,7 +177,8 @@ class BrokerRequests:
     ) -> A:
         """Ask one broker after the other until one answers.
 
-        Raises before the deadline if brokers refuse the client for two seconds, or none could be reached in five.
+        Raises before the deadline if brokers refuse the client for two seconds, or if all were tried and none could be
+        reached in five.
         """
         doing = f"{doing} at {self.servers}"
         began, failed, refused_at = self.client.clock(), Counter[str](), None
@@ -188,12 +189,14 @@ class BrokerRequests:
             share_s = deadline.left_s / 2 if len(servers) > 1 else deadline.left_s
             patience_s = min(_PATIENCE_S[bool(failed)], max(share_s, 0.1))
             try:
-                response = self.client.ask_any(make, deadline.or_sooner(self.client.deadline(1.0)), patience_s)
+                step = deadline.or_sooner(self.client.deadline(1.0))
+                response = self.client.ask_any(make, step, patience_s, deadline)
                 if response is not None:
                     self._is_answered = True
                     return read(response)
             except (ConnectionLost, MalformedResponse, LoginRefused, TlsRefused) as error:
-                last = error
+                if not (failed and deadline.has_passed):  # the last attempt is cut short
+                    last = error
                 failed[str(error)] += 1
                 if isinstance(error, (LoginRefused, TlsRefused)):
                     refused_at = self.client.clock() if refused_at is None else refused_at
@@ -201,7 +204,10 @@ class BrokerRequests:
                 raise connection_error(error, doing) from error
             now = self.client.clock()
             is_refused = refused_at is not None and now - refused_at >= _REFUSED_AFTER_S
-            if is_refused or deadline.has_passed or (failed and now - began >= _UNREACHABLE_AFTER_S):
+            # A broker that is only slow gets more time with each attempt.
+            is_slow = isinstance(last, ConnectionLost) and last.is_silent and not isinstance(last, ConnectionClosed)
+            are_unreachable = failed and not is_slow and not self.client.has_untried and now - began >= _UNREACHABLE_AFTER_S
+            if is_refused or deadline.has_passed or are_unreachable:
                 raise connection_error(last, doing, answered=self._is_answered) from last
             if failed:
                 time.sleep(min(_PAUSES.wait_s(sum(failed.values())), max(deadline.left_s, 0.0)))
@@ -245,9 +251,9 @@ class _Settling(Generic[K, A]):
                 self.failed = {**dict.fromkeys(left, error), **self.failed}  # a key keeps its first error
                 return
             again = [key for key in left if key in without and self._may_pass(key, without[key])]
-            attempt = self._deadline.or_sooner(self._requests.client.deadline(attempt_s))
+            attempt = self._deadline.or_sooner(self._requests.client.deadline(attempt_s)) if repeats else self._deadline
             again += self._ask({key: places[key] for key in left if key in places}, attempt)
-            attempt_s *= 2
+            attempt_s = min(2 * attempt_s, _LONGEST_ATTEMPT_S)
             if not again or not repeats:
                 return
             rounds += 1
@@ -327,7 +333,13 @@ class CoordinatorRoute:
             def read(response: Reader, asked: Sequence[str] = asked) -> Mapping[str, FoundCoordinator]:
                 return read_coordinators(response, asked)
 
-            found = self._requests.ask_any("looking for coordinators", make, read, deadline)
+            try:
+                found = self._requests.ask_any("looking for coordinators", make, read, deadline)
+            except ZKafkaError:
+                if not self._addresses.keys() & set(keys):
+                    raise
+                errors |= dict.fromkeys(left, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                break
             for group in asked:
                 if group not in found:
                     errors[group] = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -417,17 +429,17 @@ class BrokerRoute:
 
     def __init__(self, requests: BrokerRequests) -> None:
         self._requests = requests
+        self._is_outdated = False
 
     def find(self, keys: Collection[int], deadline: Deadline) -> tuple[Mapping[int, Address], Mapping[int, int]]:
-        """See `Route`."""
-        known = self._requests.client.brokers
-        if not known.keys() >= set(keys):
+        """See `Route`. Blocks for one request if a broker is not known, or has not answered."""
+        if self._is_outdated or not self._requests.client.brokers.keys() >= set(keys):
             self._requests.metadata(_ALL, deadline)
-            known = self._requests.client.brokers
+            self._is_outdated = False
+        known = self._requests.client.brokers
         missing = dict.fromkeys([key for key in keys if key not in known], int(ErrorCode.BROKER_NOT_AVAILABLE))
         return {key: known[key] for key in keys if key in known}, missing
 
     def forget(self, key: int) -> None:
         """See `Route`."""
-        with suppress(ZKafkaError):
-            self._requests.metadata(_ALL, self._requests.deadline(_PATIENCE_S[0]))
+        self._is_outdated = True

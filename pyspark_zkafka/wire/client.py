@@ -122,10 +122,11 @@ class Client:
         make: Callable[[Connection], Request],
         deadline: Deadline | None = None,
         patience_s: float = _FIRST_SETUP_S,
+        limit: Deadline | None = None,
     ) -> Reader | None:
         """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response.
 
-        A connected broker that does not answer within `patience_s` is lost.
+        A connected broker that does not answer within `patience_s`, or by the `limit`, is lost.
         """
         server = self._asked or self._next_to_ask()
         self._asked = None
@@ -137,7 +138,8 @@ class Client:
         self._next_server += 1
         request = make(connection)
         try:
-            return connection.ask(request, self.deadline(patience_s))
+            patience = self.deadline(patience_s)
+            return connection.ask(request, patience if limit is None else limit.or_sooner(patience))
         except ConnectionLost:
             self._failures[server] = self._failures.get(server, 0) + 1
             raise
@@ -180,6 +182,11 @@ class Client:
         self._failures[address] = self._failures.get(address, 0) + 1
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
+
+    @property
+    def has_untried(self) -> bool:
+        """True if a bootstrap server or a broker has not failed since it has last answered."""
+        return not self._failures.keys() >= {*self.settings.servers, *self.brokers.values()}
 
     def _next_to_ask(self) -> Address:
         """The next broker in turn among those with the fewest failures."""

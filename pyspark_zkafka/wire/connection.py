@@ -58,7 +58,7 @@ Waiting: TypeAlias = Generator[None, None, A]
 
 _dialects: dict[Address, tuple[Supported, float]] = {}
 """Protocols of brokers that do not answer ApiVersions, until a time."""
-_DIALECT_S = 30.0  # brokers may be upgraded
+_DIALECT_S = 10.0  # brokers may be upgraded
 _SEND_TIMEOUT_S = 10.0
 _NO_LINGER = struct.pack("ii", 1, 0)
 _LENGTH_BYTES = 4

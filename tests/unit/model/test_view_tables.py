@@ -149,7 +149,7 @@ def test_plan_of_a_read() -> None:
         parse_read({**ZOOKEEPER, "view": "plan"})
 
 
-@each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
+@each("view", ["admin", "configs"])
 def test_views_that_need_zookeeper(view: str) -> None:
     """A view that needs ZooKeeper is refused without it."""
     with pytest.raises(OptionError, match=f"view={view} .* needs zookeeper.connect"):
