@@ -20,7 +20,7 @@ from pyspark_zkafka.wire.offset_messages import LIST_OFFSETS, OFFSET_FOR_LEADER_
 from pyspark_zkafka.wire.protocol import Reader, array, int8, int16, int32, int64, string
 from pyspark_zkafka.wire.topic_messages import ALTER_CONFIGS, CREATE_TOPICS, DELETE_TOPICS
 from tests.support.scripted_broker import ScriptedBroker
-from tests.support.scripted_groups import Answers, api_ranges
+from tests.support.scripted_groups import SILENT, Answers, api_ranges
 
 T0, T1, T9 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9)
 UNREACHABLE = "127.0.0.1:1"
@@ -283,6 +283,35 @@ def test_topic_that_a_response_lacks(cluster: Cluster) -> None:
     admin = cluster.open({DELETE_TOPICS: lambda request: int32(0) + array([])})
     with pytest.raises(ZKafkaError, match="the response lacks t"):
         admin.delete_topic("t")
+
+
+def test_change_without_an_answer(cluster: Cluster) -> None:
+    """A change is requested once: the controller may have carried it out, and would refuse its repetition."""
+    admin = cluster.open({DELETE_TOPICS: lambda request: None})
+    with pytest.raises(BrokersUnavailable, match="see whether it was carried out nevertheless"):
+        admin.delete_topic("t")
+    assert cluster.asked(DELETE_TOPICS) == 1
+
+
+def test_controller_that_moves(cluster: Cluster) -> None:
+    """A change that a broker refuses because it is no longer the controller is requested again."""
+    codes = iter([int(ErrorCode.NOT_CONTROLLER), 0])
+    admin = cluster.open({DELETE_TOPICS: lambda request: int32(0) + array([string("t") + int16(next(codes))])})
+    admin.delete_topic("t")
+    assert cluster.asked(DELETE_TOPICS) == 2
+
+
+def test_ends_without_an_answer(cluster: Cluster) -> None:
+    """A lookup of ends that is not answered leaves time for the lookup of times, which is another request."""
+    cluster.partitions = 2
+
+    def answer(request: Reader) -> bytes:
+        is_of_times = request.span(request.left)[-1] == 7
+        return listed((1, 0, 8)) if is_of_times else SILENT
+
+    admin = cluster.open({LIST_OFFSETS: answer})
+    found, failed = admin.list_offsets_each({T0: LATEST, T1: AtTimestamp(7)}, 1.0)
+    assert (found, list(failed)) == ({T1: 8}, [T0])
 
 
 ID = uuid.UUID(int=2**127 + 1)

@@ -395,6 +395,33 @@ class TestBrokers:
         assert set(cluster.requests(bad.address, good.address).metadata().brokers) == {7}
         assert bad.connections == 1
 
+    def test_silent_servers_before_another(self, cluster: Cluster) -> None:
+        """Servers that do not answer do not end a request before the others are asked."""
+        silent = [cluster.scripted(lambda request: SILENT, None).address for _ in range(2)]
+        good = cluster.scripted(Answers({METADATA: lambda request: metadata({7: good.address})}))
+        assert set(cluster.requests(*silent, good.address).metadata().brokers) == {7}
+
+    def test_servers_that_replace_all(self, cluster: Cluster) -> None:
+        """After all brokers were replaced, only the new ones are asked."""
+        old = cluster.scripted(Answers({METADATA: lambda request: metadata({7: old.address})}))
+        new = cluster.scripted(Answers({METADATA: lambda request: metadata({8: new.address})}))
+        requests = cluster.requests(old.address)
+        assert set(requests.metadata().brokers) == {7}
+        requests.follow("{}:{}".format(*new.address))
+        assert set(requests.metadata().brokers) == {8}
+
+    def test_brokers_that_are_silent_in_a_listing(self, cluster: Cluster) -> None:
+        """Requests to brokers that do not answer end at their deadline, with the look-ups of the brokers."""
+        silent = [cluster.scripted(lambda request: SILENT, None).address for _ in range(2)]
+        answers = [metadata(dict(enumerate(silent)))]
+        first = cluster.scripted(Answers({METADATA: lambda request: answers.pop() if answers else SILENT}))
+        requests = cluster.requests(first.address)
+        requests.metadata()
+        began = time.monotonic()
+        _, failed = requests.each([0, 1], BrokerRoute(requests), asking(), requests.deadline(1.0))
+        assert set(failed) == {0, 1}
+        assert time.monotonic() - began < 2.5
+
     def test_short_timeout(self, cluster: Cluster) -> None:
         """A silent server does not take all the time of a request."""
         silent = cluster.scripted(lambda request: SILENT)
