@@ -549,7 +549,8 @@ class Connection:
             if not self._fill(memoryview(self._length), deadline):
                 return None
             if self._length.startswith(_TLS_ALERT):
-                raise self._lost("the listener expects TLS")
+                self._disconnect()
+                raise ConnectionClosed(f"{self}: the listener expects TLS")
             length = int.from_bytes(self._length, "big", signed=True)
             if not least <= length <= self._settings.socket.most_response_bytes:
                 self._disconnect()
