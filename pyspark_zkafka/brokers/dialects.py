@@ -36,14 +36,16 @@ class BrokerDialect(NamedTuple):
 _MODERN = BrokerDialect()
 
 
-def find_dialect(bootstrap_servers: str, properties: Mapping[str, Any]) -> BrokerDialect:
+def find_dialect(
+    bootstrap_servers: str, properties: Mapping[str, Any], unreachable_after_s: float | None = None
+) -> BrokerDialect:
     """The dialect of a broker of the cluster; blocks for a request, for brokers from 0.11 on once per process and cluster.
 
-    Raises ZKafkaError if no broker answers. All brokers of a cluster are assumed to be alike.
+    Raises ZKafkaError if no broker answers; see `BrokerRequests`. All brokers of a cluster are assumed to be alike.
     """
     if bootstrap_servers in _modern:
         return _MODERN
-    with BrokerRequests(bootstrap_servers, properties) as requests:
+    with BrokerRequests(bootstrap_servers, properties, unreachable_after_s=unreachable_after_s) as requests:
         requests.metadata()
         found = BrokerDialect(requests.record_format, requests.release)
     if found == _MODERN:
@@ -55,11 +57,11 @@ def with_dialect(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Add what librdkafka needs for the dialect of the cluster's brokers, unless the user has set it.
 
     Without an idempotent producer, one request in flight to each broker keeps the order of rows. Blocks as `find_dialect`,
-    for at most ten seconds; librdkafka then reports why no broker answers.
+    for at most ten seconds if brokers are silent; librdkafka then reports why no broker answers.
     """
     try:
         given = {**properties, "socket.timeout.ms": int(_PATIENCE_S * 1000)}
-        found = find_dialect(str(properties["bootstrap.servers"]), given)
+        found = find_dialect(str(properties["bootstrap.servers"]), given, unreachable_after_s=0)
     except ZKafkaError as error:
         _log.info("The brokers' version is not known: %s", error)
         return dict(properties)

@@ -105,7 +105,10 @@ class BrokerRequests:
     given a deadline. ``with`` raises OptionError for a property that cannot be used, or a file that cannot be read.
     """
 
-    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self, bootstrap_servers: str, properties: Mapping[str, Any], *, unreachable_after_s: float | None = None
+    ) -> None:
+        self._unreachable_after_s = _UNREACHABLE_AFTER_S if unreachable_after_s is None else unreachable_after_s
         self._properties = {**shared_properties(properties), "bootstrap.servers": bootstrap_servers}
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self.servers = bootstrap_servers
@@ -178,7 +181,7 @@ class BrokerRequests:
         """Ask one broker after the other until one answers.
 
         Raises before the deadline if brokers refuse the client for two seconds, or if all were tried and none could be
-        reached in five.
+        reached in `unreachable_after_s`, by default five.
         """
         doing = f"{doing} at {self.servers}"
         began, failed, refused_at = self.client.clock(), Counter[str](), None
@@ -206,7 +209,9 @@ class BrokerRequests:
             is_refused = refused_at is not None and now - refused_at >= _REFUSED_AFTER_S
             # A broker that is only slow gets more time with each attempt.
             is_slow = isinstance(last, ConnectionLost) and last.is_silent and not isinstance(last, ConnectionClosed)
-            are_unreachable = failed and not is_slow and not self.client.has_untried and now - began >= _UNREACHABLE_AFTER_S
+            are_unreachable = (
+                failed and not is_slow and not self.client.has_untried and now - began >= self._unreachable_after_s
+            )
             if is_refused or deadline.has_passed or are_unreachable:
                 raise connection_error(last, doing, answered=self._is_answered) from last
             if failed:
