@@ -15,7 +15,7 @@ import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.read import stream_ends, stream_positions, stream_session
+from pyspark_zkafka.read import stream_positions, stream_session
 from pyspark_zkafka.read.readers import ZKafkaStreamReader
 from pyspark_zkafka.read.stream_driver import StreamDriver  # noqa: F401, to be preloaded
 from tests.faults.use.plants import PLANTS
@@ -102,7 +102,7 @@ def _serve(pipe: Connection, options: dict[str, str], plant: str | None) -> None
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     patch = pytest.MonkeyPatch()
-    for module in (stream_session, stream_ends, stream_positions):  # a silent leader costs less time
+    for module in (stream_session, stream_positions):  # a silent leader costs less time
         patch.setattr(module, "ANSWER_S", _ANSWER_S)
     if plant is not None:
         PLANTS[plant].apply(patch)
