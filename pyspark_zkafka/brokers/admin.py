@@ -409,7 +409,7 @@ def _outcome_of(topic: str, api: Api) -> Callable[[Reader], Outcome]:
 
 
 def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> AbstractContextManager[KafkaAdmin]:
-    """Lease an open `KafkaAdmin`: a new one, or one that was used some seconds ago. See `ClientPool`."""
+    """Lease an open `KafkaAdmin`: possibly a client that was used some seconds ago. See `ClientPool`."""
     key = client_key({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
     return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, properties))
 

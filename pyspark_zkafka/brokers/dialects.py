@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from pyspark_zkafka.brokers.requests import BrokerRequests
+from pyspark_zkafka.brokers.requests import MODERN, BrokerDialect, BrokerRequests
 from pyspark_zkafka.errors import ZKafkaError
 
 _log = logging.getLogger(__name__)
@@ -23,19 +23,6 @@ _modern: set[str] = set()
 """The bootstrap servers of brokers that are not old. Old ones are asked each time: they may be upgraded meanwhile."""
 
 
-class BrokerDialect(NamedTuple):
-    """What a broker understands: the newest format of records, 0 before Kafka 0.10, 1 before 0.11, and then 2.
-
-    `release` is the release to name to librdkafka for brokers without ApiVersions, before 0.10; empty for others.
-    """
-
-    record_format: int = 2
-    release: str = ""
-
-
-_MODERN = BrokerDialect()
-
-
 def find_dialect(
     bootstrap_servers: str, properties: Mapping[str, Any], unreachable_after_s: float | None = None
 ) -> BrokerDialect:
@@ -44,13 +31,12 @@ def find_dialect(
     Raises ZKafkaError if no broker answers; see `BrokerRequests`. All brokers of a cluster are assumed to be alike.
     """
     if bootstrap_servers in _modern:
-        return _MODERN
+        return MODERN
     with BrokerRequests(bootstrap_servers, properties, unreachable_after_s=unreachable_after_s) as requests:
         requests.metadata()
-        found = BrokerDialect(requests.record_format, requests.release)
-    if found == _MODERN:
+    if requests.dialect == MODERN:
         _modern.add(bootstrap_servers)
-    return found
+    return requests.dialect
 
 
 def with_dialect(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -309,7 +309,6 @@ def group_properties(
 ) -> dict[str, str | int | float | bool]:
     """librdkafka's properties of a member that reads nothing."""
     properties = with_dialect(lookup_properties(connection.kafka) | {"bootstrap.servers": servers}) | {
-        "bootstrap.servers": servers,
         "group.id": group,
         "group.protocol": options.protocol,
         "max.poll.interval.ms": options.max_poll_interval_ms,

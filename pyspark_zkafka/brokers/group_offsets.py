@@ -77,7 +77,7 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
 
 
 class Committed(NamedTuple):
-    """The error of a commit as a whole, which is that of a partition, and the errors by partition."""
+    """The outcome of a commit: the first error that concerns the whole group, and the errors by partition."""
 
     error: int
     partitions: Mapping[TopicPartition, int]

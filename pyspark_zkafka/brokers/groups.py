@@ -157,7 +157,7 @@ class GroupAdmin(KafkaAdmin):
         """
         names = list(dict.fromkeys(groups))
         has_coordinators = bool(names) and self.has_coordinators(names[0])
-        if self._requests.release.startswith("0.8"):
+        if self._requests.dialect.release.startswith("0.8"):
             raise connection_error(UnknownVersion(_WITHOUT_GROUPS), "describing groups")
         if not has_coordinators:
             return dict.fromkeys(names, GroupState(DEAD))

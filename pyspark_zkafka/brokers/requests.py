@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyspark_zkafka.brokers.clients import are_known, require_files, shared_properties
 from pyspark_zkafka.brokers.errors import NO_COORDINATOR_CODES, broker_error, connection_error
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 K = TypeVar("K", bound=Hashable)
-A = TypeVar("A")
 
 _PAUSES = Backoff(0.05, 1.0)
 _PATIENCE_S = (3.0, 10.0)
 """The wait for an answer to a metadata request, and to a further one: brokers may be slow."""
 _UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
+_SILENT_AFTER_S = 15.0
 _REFUSED_AFTER_S = 2.0  # another broker may accept the client
 _FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 10.0
 """The time after which a broker that does not answer is looked up again, in the first attempt and at most."""
@@ -69,6 +69,23 @@ class _Answer(Protocol):
 
     @property
     def error(self) -> int: ...
+
+
+A = TypeVar("A", bound=_Answer)
+R = TypeVar("R")
+
+
+class BrokerDialect(NamedTuple):
+    """What a broker understands: the newest format of records, 0 before Kafka 0.10, 1 before 0.11, and then 2.
+
+    `release` is the release to name to librdkafka for brokers without ApiVersions, before 0.10; empty for others.
+    """
+
+    record_format: int = 2
+    release: str = ""
+
+
+MODERN = BrokerDialect()
 
 
 class Route(Protocol[K]):
@@ -98,8 +115,7 @@ class Call(Generic[K, A]):
 class BrokerRequests:
     """Requests to brokers, in a ``with`` block. Not pickle-safe, and only for the process that created it.
 
-    After `metadata`, `record_format` is the newest format of records that the broker takes, and `release` the release whose
-    protocol a broker without ApiVersions has; see `BrokerDialect`.
+    `dialect` is that of the broker that has answered the last `metadata`.
 
     Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method, if it is not
     given a deadline. ``with`` raises OptionError for a property that cannot be used, or a file that cannot be read.
@@ -114,8 +130,7 @@ class BrokerRequests:
         self.servers = bootstrap_servers
         self._opened: Client | None = None
         self._is_answered = False
-        self.record_format = 2
-        self.release = ""
+        self.dialect = MODERN
 
     @property
     def known_servers(self) -> str:
@@ -167,8 +182,9 @@ class BrokerRequests:
             return found
 
         def make(connection: Connection) -> Request:
-            self.release, produce = connection.dialect, connection.newest(_PRODUCE)
-            self.record_format = 2 if produce >= _FIRST_OF_FORMAT_2 else int(produce >= _FIRST_OF_FORMAT_1)
+            produce = connection.newest(_PRODUCE)
+            record_format = 2 if produce >= _FIRST_OF_FORMAT_2 else int(produce >= _FIRST_OF_FORMAT_1)
+            self.dialect = BrokerDialect(record_format, connection.dialect)
             return topics_request(connection.version(METADATA), topics)
 
         found = self.ask_any("requesting metadata", make, read, deadline or self.deadline())
@@ -176,12 +192,12 @@ class BrokerRequests:
         return found
 
     def ask_any(
-        self, doing: str, make: Callable[[Connection], Request], read: Callable[[Reader], A], deadline: Deadline
-    ) -> A:
+        self, doing: str, make: Callable[[Connection], Request], read: Callable[[Reader], R], deadline: Deadline
+    ) -> R:
         """Ask one broker after the other until one answers.
 
         Raises before the deadline if brokers refuse the client for two seconds, or if all were tried and none could be
-        reached in `unreachable_after_s`, by default five.
+        reached in `unreachable_after_s`, by default five, or if they stay silent for 15.
         """
         doing = f"{doing} at {self.servers}"
         began, failed, refused_at = self.client.clock(), Counter[str](), None
@@ -209,9 +225,8 @@ class BrokerRequests:
             is_refused = refused_at is not None and now - refused_at >= _REFUSED_AFTER_S
             # A broker that is only slow gets more time with each attempt.
             is_slow = isinstance(last, ConnectionLost) and last.is_silent and not isinstance(last, ConnectionClosed)
-            are_unreachable = (
-                failed and not is_slow and not self.client.has_untried and now - began >= self._unreachable_after_s
-            )
+            limit_s = max(self._unreachable_after_s, _SILENT_AFTER_S) if is_slow else self._unreachable_after_s
+            are_unreachable = failed and not self.client.has_untried and now - began >= limit_s
             if is_refused or deadline.has_passed or are_unreachable:
                 raise connection_error(last, doing, answered=self._is_answered) from last
             if failed:
@@ -291,7 +306,7 @@ class _Settling(Generic[K, A]):
                 elif self._settles(key, outcome):
                     self.failed.pop(key, None)
                     self.answers[key] = outcome[key]
-                elif key in outcome and self._may_pass(key, outcome[key].error):  # type: ignore[attr-defined]
+                elif key in outcome and self._may_pass(key, outcome[key].error):
                     again.append(key)
         return again
 
@@ -304,7 +319,7 @@ class _Settling(Generic[K, A]):
         if key not in outcome:
             self.failed[key] = connection_error(MalformedResponse(f"the response lacks {key}"), self._call.doing(key))
             return False
-        code = outcome[key].error  # type: ignore[attr-defined]
+        code = outcome[key].error
         return code == NONE or code in self._call.expected
 
     def _may_pass(self, key: K, code: int) -> bool:

@@ -46,8 +46,8 @@ _NO_KERBEROS = (
     "use SCRAM, PLAIN, OAUTHBEARER or client certificates (docs/security.md, Kerberos)"
 )
 LIBRDKAFKA_WITHOUT_KERBEROS = (
-    "a librdkafka with Kerberos, which confluent-kafka's wheels do not have: build confluent-kafka with one that has "
-    "libsasl2 (docs/security.md, Kerberos)"
+    "a librdkafka with Kerberos. The wheels of confluent-kafka have none: build confluent-kafka with libsasl2 "
+    "(docs/security.md, Kerberos)"
 )
 _IDEMPOTENT_IN_FLIGHT = 5
 _FETCH_BYTES, _RESPONSE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 100_000_000, 512  # librdkafka's

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from pyspark_zkafka.brokers.admin import LogPosition
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, ENDS_NOT_REACHED, OFFSET_WENT_BACK
 from pyspark_zkafka.errors import ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import TopicIdentity
@@ -91,8 +92,6 @@ class StreamEnds:
         }
         if not elected:
             return set()
-        from pyspark_zkafka.brokers.admin import LogPosition
-
         positions = {tp: LogPosition(progress.position, progress.leader_epoch) for tp, progress in elected.items()}
         truncated, unanswered = self._session.truncated(positions, epochs)
         for tp, end in sorted(truncated.items()):

@@ -167,7 +167,7 @@ class Client:
                 for line in lines.values():
                     if (connection := line.connection) is not None:
                         waiting.register(connection.fileno(), connection.awaited_events)
-                # No event tells that an address does not answer: the host's next one is due, or the connection is lost.
+                # A silent address causes no event: check in time whether to try the host's next address, or to give up.
                 is_opening = any(line.connection is None or line.connection.is_opening for line in lines.values())
                 waiting.poll(max(min(deadline.left_s, _OPENING_STEP_S if is_opening else deadline.left_s), 0) * 1000 + 1)
         return [answer for answer in answers if answer is not None]

@@ -76,7 +76,7 @@ def test_brokers_out_of_reach() -> None:
 
 
 def test_bootstrap_servers(servers: str) -> None:
-    """A connection without bootstrap servers uses those of a snapshot."""
+    """Without bootstrap servers, a connection uses the servers of a snapshot."""
     connection = parse_connection({"zookeeper.connect": "zk1:2181"})
     with KafkaAdmin.of(connection, servers) as admin:
         assert admin.list_offsets({T0: LATEST}) == {T0: 5}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.brokers import dialects
-from pyspark_zkafka.brokers.dialects import BrokerDialect, find_dialect, with_dialect
+from pyspark_zkafka.brokers.dialects import find_dialect, with_dialect
+from pyspark_zkafka.brokers.requests import BrokerDialect
 from pyspark_zkafka.wire.metadata_messages import METADATA
 from pyspark_zkafka.wire.protocol import Reader
 from tests.support.scripted_broker import Received, ScriptedBroker, answered

@@ -362,7 +362,7 @@ class TestOffsets:
         assert admin.committed_metadata({"g": [T0], "h": [T0]}) == expected
 
     def test_open_transaction(self, cluster: Cluster) -> None:
-        """A stable read waits for the ends of transactions; one that stays open is a problem of its group."""
+        """A stable read waits for the ends of transactions. A transaction that stays open is a problem of its group."""
         unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
         left = [{"g": (0, {0: 5}), "h": (0, {0: unstable})}, {"h": (0, {0: 7})}]
         admin = cluster.open({OFFSET_FETCH: lambda request: offsets_of_groups(left.pop(0))})

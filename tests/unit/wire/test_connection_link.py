@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 
 from pyspark_zkafka.retries import Deadline
-from pyspark_zkafka.wire.connection import Link
+from pyspark_zkafka.wire.link import Link
 from pyspark_zkafka.wire.protocol import Address, ConnectionLost, Unsupported
 from pyspark_zkafka.wire.settings import client_settings_of
 from tests.support.certificates import Authority
