@@ -107,7 +107,8 @@ def verify_groups(reports: GroupReports) -> list[Problem]:
         topics = group.all_topics(by_topic)
         of_group = {tp: logs[tp] for topic in topics for tp in by_topic.get(topic, ())}
         if reports.storage == "kafka":
-            problems += _kafka_offset_problems(group, of_group)
+            offsets = {tp: StoredOffset(offset) for tp, offset in group.kafka_offsets.items()}
+            problems += _offset_problems(group, offsets, of_group)
         else:
             problems += verify_group(group, of_group)
     return problems
@@ -126,7 +127,7 @@ def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -
     return [
         *_znode_problems(group),
         *owners,
-        *_offset_problems(group, logs),
+        *_offset_problems(group, group.offsets, logs),
         *(_assignment_problems(group, threads, logs) if is_settled else ()),
     ]
 
@@ -183,28 +184,21 @@ def _claim_problem(
     return None
 
 
-def _offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> Iterator[Problem]:
+def _offset_problems(
+    group: GroupReport, offsets: Mapping[TopicPartition, StoredOffset], logs: Mapping[TopicPartition, LogBounds]
+) -> Iterator[Problem]:
     topics = {tp.topic for tp in logs}
-    for tp, committed in sorted(group.offsets.items()):
+    for tp, committed in sorted(offsets.items()):
         if tp in logs:
             found = _offset_problem(group.name, tp, committed, logs[tp])
-        elif tp.topic in topics:
+        elif tp.topic in topics and tp in group.offsets:
             path = group_znodes.offset_path(group.name, tp)
             found = ("offset of an unknown partition", f"offset {committed.offset}", f"delete {path}")
         else:
             delete = f"zkafka groups delete {shlex.quote(group.name)} --topic {shlex.quote(tp.topic)}"
-            found = ("offset of an unknown topic", f"offset {committed.offset}", f"{delete}, if the topic stays deleted")
-        if found is not None:
-            yield Problem(group.name, tp.topic, tp.partition, *found)
-
-
-def _kafka_offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> Iterator[Problem]:
-    for tp, offset in sorted(group.kafka_offsets.items()):
-        if tp in logs:
-            found = _offset_problem(group.name, tp, StoredOffset(offset), logs[tp])
-        else:
-            delete = f"zkafka groups delete {shlex.quote(group.name)} --topic {shlex.quote(tp.topic)}"
-            found = ("offset of an unknown partition", f"offset {offset}", f"{delete}, if the topic stays deleted")
+            place = "partition" if tp.topic in topics else "topic"
+            remedy = f"{delete}, if the {place} stays deleted"
+            found = (f"offset of an unknown {place}", f"offset {committed.offset}", remedy)
         if found is not None:
             yield Problem(group.name, tp.topic, tp.partition, *found)
 

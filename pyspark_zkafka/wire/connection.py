@@ -43,7 +43,7 @@ from pyspark_zkafka.wire.protocol import (
     closed_by_errors,
     int32,
 )
-from pyspark_zkafka.wire.sasl import exchange
+from pyspark_zkafka.wire.sasl import Exchange, exchange
 from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings
 
 A = TypeVar("A")
@@ -166,7 +166,7 @@ class Connection:
     def continue_opening(self, pause: Deadline) -> bool:
         """Continue to open; return True once open. Blocks until `pause`.
 
-        Blocks longer while the host is resolved or a token requested. Raises BrokersUnavailable if a token provider fails.
+        Raises BrokersUnavailable if a token provider fails.
         """
         self._link.pause = pause
         with closed_by_errors(self.close):
@@ -300,8 +300,8 @@ class Connection:
         if error != NONE:
             raise MechanismRefused(f"{self}: the broker has the mechanisms {','.join(mechanisms)}")
         tokens = exchange(login, self._link.host)
-        token = next(tokens)
-        while True:
+        answer: Authentication | None = None
+        while (token := (yield from self._next_token(tokens, answer, deadline))) is not None:
             if version is None:
                 answer = yield from self._exchange_token(token, login, deadline)
             else:
@@ -309,12 +309,19 @@ class Connection:
                 answer = read_sasl_authenticate(response)
             if answer.error != NONE:
                 raise LoginRefused(f"{self}: the broker refuses the login by {login.mechanism}")
-            try:
-                token = tokens.send(answer.data)
-            except StopIteration:
-                break
-        if answer.lifetime_ms > 0:
+        if answer is not None and answer.lifetime_ms > 0:
             self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
+
+    def _next_token(self, tokens: Exchange, answer: Authentication | None, deadline: Deadline) -> Waiting[bytes | None]:
+        """The next token of a login; None after the last. A server of tokens or tickets may be silent."""
+
+        def token() -> bytes | None:
+            try:
+                return next(tokens) if answer is None else tokens.send(answer.data)
+            except StopIteration:
+                return None
+
+        return (yield from self._link.call(token, "preparing the login", deadline))
 
     def _exchange_token(self, token: bytes, login: AnyLogin, deadline: Deadline) -> Waiting[Authentication]:
         """Exchange tokens without headers. The broker closes the connection if it refuses the login."""

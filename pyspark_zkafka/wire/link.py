@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import math
 import os
 import select
 import socket
 import ssl
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.retries import Deadline
+from pyspark_zkafka.threads import call_in_thread
 from pyspark_zkafka.wire.protocol import Address, ConnectionClosed, ConnectionLost, TlsRefused, Unsupported
 from pyspark_zkafka.wire.settings import SocketSettings
 
@@ -41,6 +43,7 @@ class Link:
         self._settings = settings
         self._context = context
         self._socket: socket.socket | None = None
+        self._called: socket.socket | None = None
         self.pause = Deadline(math.inf)
         self.awaited_events = select.POLLIN
 
@@ -73,8 +76,28 @@ class Link:
         self._socket = None
 
     def fileno(self) -> int:
-        """The descriptor of the open socket, to wait for."""
-        return self._socket_with(0).fileno()
+        """The descriptor to wait for: of the open socket, or of the end of a `call`."""
+        return (self._called or self._socket_with(0)).fileno()
+
+    def call(self, work: Callable[[], A], what: str, deadline: Deadline) -> Waiting[A]:
+        """Return the result of a call that may block. Raises its exception, or ConnectionLost at the deadline.
+
+        The call runs in a thread, which nobody waits for after the deadline.
+        """
+        try:
+            answer = call_in_thread(work, f"zkafka: {what}")
+        except RuntimeError:  # no thread can be started while the interpreter ends
+            return work()
+        self._called, ended = socket.socketpair()
+        answer.add_done_callback(lambda _: ended.close())
+        try:
+            with self._called:
+                yield from self._await_event(self._called, select.POLLIN, deadline)
+        except TimeoutError as error:
+            raise self.lost(f"{what} took too long", error) from None
+        finally:
+            self._called = None
+        return answer.result()
 
     def send(self, data: bytes) -> None:
         """Send all of the data. Blocks for at most ten seconds."""
@@ -134,7 +157,7 @@ class Link:
         """
         failure: OSError = OSError("the host has no address")
         try:
-            addresses = socket.getaddrinfo(*self._address, self._settings.family, socket.SOCK_STREAM)
+            addresses = yield from self._resolve(deadline)
         except UnicodeError as error:
             raise Unsupported(f"{self}: {error}") from None
         except OSError as error:
@@ -151,6 +174,16 @@ class Link:
             else:
                 return
         raise self.lost("connecting failed", failure) from failure
+
+    def _resolve(self, deadline: Deadline) -> Waiting[Sequence[Any]]:
+        def resolve() -> Sequence[Any]:
+            return socket.getaddrinfo(*self._address, self._settings.family, socket.SOCK_STREAM)
+
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return (yield from self.call(resolve, "resolving the host", deadline))
+        return resolve()
 
     def _connect_to(self, opened: socket.socket, address: Any, deadline: Deadline) -> Waiting[None]:
         opened.setblocking(False)

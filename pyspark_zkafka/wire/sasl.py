@@ -16,6 +16,7 @@ import re
 import ssl
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
@@ -37,23 +38,27 @@ _MOST_ANSWER_BYTES = 1024 * 1024
 _SHARE_OF_LIFETIME = 0.8
 # Tokens, each with the time until which it is used. The connections of all tasks in this process share them.
 _tokens: dict[TokenEndpoint, tuple[str, float]] = {}
+_locks: dict[TokenEndpoint, threading.Lock] = {}
+if hasattr(os, "register_at_fork"):  # another thread of the parent may hold a lock
+    os.register_at_fork(after_in_child=_locks.clear)
 
 
 def exchange(login: AnyLogin, host: str) -> Exchange:
     """The exchange of a login with a broker on a host. Raises Unsupported for a malformed answer, or a wrong proof.
 
-    OAUTHBEARER may request a token, and GSSAPI a ticket, which blocks for some seconds. Raises ConnectionLost if the token
-    endpoint cannot be reached, LoginRefused if it or Kerberos refuses, and BrokersUnavailable if a token provider fails.
+    OAUTHBEARER may request a token, and GSSAPI a ticket, which blocks. Raises ConnectionLost if the token endpoint is
+    unreachable, LoginRefused if it or Kerberos refuses, and BrokersUnavailable if a token provider fails.
     """
     if isinstance(login, TokenEndpoint):
-        return _bearer(_token(login), login.extensions, lambda: _tokens.pop(login, None))
-    if isinstance(login, TokenProvider):
+        yield from _bearer(_token(login), login.extensions, lambda: _tokens.pop(login, None))
+    elif isinstance(login, TokenProvider):
         token = fetch_token(login.name, login.config)
         extensions = [f"{name}={value}" for name, value in token.extensions.items()]
-        return _bearer(token.text, extensions, lambda: forget_token(login.name, login.config))
-    if isinstance(login, Kerberos):
-        return _kerberos(login, host)
-    return _plain(login) if login.mechanism == "PLAIN" else _scram(login)
+        yield from _bearer(token.text, extensions, lambda: forget_token(login.name, login.config))
+    elif isinstance(login, Kerberos):
+        yield from _kerberos(login, host)
+    else:
+        yield from _plain(login) if login.mechanism == "PLAIN" else _scram(login)
 
 
 def _plain(login: Login) -> Exchange:
@@ -137,16 +142,17 @@ def _bearer(token: str, extensions: Iterable[str], forget: Callable[[], object])
 
 
 def _token(endpoint: TokenEndpoint) -> str:
-    token, until = _tokens.get(endpoint, ("", 0.0))
-    if time.monotonic() >= until:
-        requested_at = time.monotonic()
-        answer = _request_token(endpoint)
-        token, lifetime_s = str(answer.get("access_token", "")), answer.get("expires_in")
-        if not _BEARER_TOKEN.fullmatch(token):
-            raise Unsupported("OAUTHBEARER: the answer of the token endpoint has no token")
-        seconds = float(lifetime_s) if isinstance(lifetime_s, int | float) else 0.0
-        _tokens[endpoint] = token, requested_at + _SHARE_OF_LIFETIME * seconds
-    return token
+    with _locks.setdefault(endpoint, threading.Lock()):
+        token, until = _tokens.get(endpoint, ("", 0.0))
+        if time.monotonic() >= until:
+            requested_at = time.monotonic()
+            answer = _request_token(endpoint)
+            token, lifetime_s = str(answer.get("access_token", "")), answer.get("expires_in")
+            if not _BEARER_TOKEN.fullmatch(token):
+                raise Unsupported("OAUTHBEARER: the answer of the token endpoint has no token")
+            seconds = float(lifetime_s) if isinstance(lifetime_s, int | float) else 0.0
+            _tokens[endpoint] = token, requested_at + _SHARE_OF_LIFETIME * seconds
+        return token
 
 
 def _request_token(endpoint: TokenEndpoint) -> Mapping[str, Any]:

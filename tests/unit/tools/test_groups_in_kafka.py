@@ -98,7 +98,7 @@ def test_verify(run: Run, group_admin: GroupBrokers) -> None:
     assert [(row["group"], row["topic"], row["partition"], row["problem"]) for row in rows] == [
         ("g", "t", 0, "offset beyond the log"),
         ("g", "t", 1, "offset before the log"),
-        ("g", "u", 0, "offset of an unknown partition"),
+        ("g", "u", 0, "offset of an unknown topic"),
     ]
     assert rows[0]["remedy"] == "zkafka groups reset-offsets g --topic t:0 --to-latest"
     assert status == 1

@@ -294,6 +294,28 @@ def test_opened_step_by_step() -> None:
         assert broker.connections == 1
 
 
+def test_ticket_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a login waits for its ticket, the caller is free; at the deadline, the connection is lost."""
+    answers = threading.Event()
+
+    def exchange(login: object, host: str) -> Iterator[bytes]:
+        answers.wait(30)
+        yield b"ticket"
+
+    monkeypatch.setattr("pyspark_zkafka.wire.connection.exchange", exchange)
+    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
+    with ScriptedBroker(lambda request: answered(request, protocol.int16(0) + protocol.int32(0))) as broker:
+        connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **login}), None)
+        connection.begin_opening(Deadline.after(1))
+        began = time.monotonic()
+        assert not connection.continue_opening(Deadline.after(0.2))
+        assert time.monotonic() - began < 0.9
+        with pytest.raises(ConnectionLost, match="preparing the login took too long"):
+            connection.continue_opening(Deadline.after(10))
+        assert time.monotonic() - began < 5
+        answers.set()
+
+
 def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection without a token for its login is closed: the next call does not take it for open."""
 

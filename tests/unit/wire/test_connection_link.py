@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import threading
@@ -202,6 +203,59 @@ def test_address_that_is_silent(server: socket.socket, monkeypatch: pytest.Monke
         connect(found, 2)
         assert found.is_open
         found.close()
+
+
+def test_resolver_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a host is resolved, connecting returns to the caller at each pause; it fails at the deadline."""
+    clock, answers = Clock(), threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args: answers.wait(30))
+    found = link(("host", 9092))
+    steps = found.open(Deadline.after(5, clock))
+    found.pause = Deadline.after(0, clock)
+    for _ in range(3):
+        next(steps)
+    clock.now += 5
+    with pytest.raises(ConnectionLost, match="host:9092: resolving the host took too long"):
+        next(steps)
+    answers.set()
+    assert not found.is_open
+
+
+def test_end_of_a_call(pair: tuple[Link, socket.socket]) -> None:
+    """The end of a blocking call wakes the caller, who gets its result; a call left alone ends without a trace."""
+    opened, _ = pair
+    answers = threading.Event()
+    steps = opened.call(lambda: answers.wait(30), "waiting", Deadline.after(30))
+    opened.pause = Deadline(0)
+    next(steps)
+    assert not select.select([opened], [], [], 0)[0]
+    answers.set()
+    assert select.select([opened], [], [], 30)[0]
+    opened.pause = Deadline.after(30)
+    with pytest.raises(StopIteration) as result:
+        next(steps)
+    assert result.value.value is True
+    assert opened.is_open
+
+
+def test_call_left_alone(pair: tuple[Link, socket.socket]) -> None:
+    """The end of a call that nobody waits for any more changes nothing, and wakes nobody."""
+    opened, _ = pair
+    answers = threading.Event()
+    opened.pause, left = Deadline(0), opened.call(lambda: answers.wait(30), "waiting", Deadline.after(30))
+    next(left)
+    left.close()
+    answers.set()
+    assert opened.is_open
+    assert not select.select([opened], [], [], 0.2)[0]
+
+
+def test_call_without_threads(pair: tuple[Link, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the interpreter ends, which allows no new thread, a call blocks."""
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("at shutdown")))
+    with pytest.raises(StopIteration) as result:
+        next(pair[0].call(lambda: 7, "counting", Deadline.after(30)))
+    assert result.value.value == 7
 
 
 def test_connecting_in_steps() -> None:
