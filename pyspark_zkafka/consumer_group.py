@@ -120,7 +120,9 @@ class ConsumerGroup:
 
         if self._session is not None:
             raise ALREADY_A_MEMBER("This ConsumerGroup is a member already; create another one for another member")
-        self._session = StreamSession(self._options).__enter__()
+        session = StreamSession(self._options)
+        session.open()
+        self._session = session
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -167,10 +169,10 @@ class ConsumerGroup:
         self._reports.report_missing(self._options.read, snapshot, session.cluster.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
         initial = session.retry(lambda: starts.initial(owned, session.cluster.snapshot()))
-        found = session.retry(lambda: starts.commit(initial)).assigned
+        found = session.retry(lambda: starts.commit_starts(initial)).assigned
         ready = sorted(found)
         resets = {tp: found[tp].position for tp in ready if found[tp].resets}
-        session.offsets.commit(resets, owner, resets.keys())  # the stored offsets are of a deleted log
+        session.group_offsets().commit(resets, owner, resets.keys())  # the stored offsets are of a deleted log
         ends = session.retry(lambda: session.cluster.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = {tp: OffsetRange(tp, found[tp].position, max(found[tp].position, ends[tp])) for tp in ready}
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
@@ -274,7 +276,7 @@ class GroupBatch:
         from pyspark_zkafka.group.offsets import require_none_lost
 
         session, member = self._member._joined()
-        result = session.offsets.commit({r.partition: r.until for r in self.ranges}, self._owner)
+        result = session.group_offsets().commit({r.partition: r.until for r in self.ranges}, self._owner)
         member.set_reading(())
         require_none_lost(result, self._member._raw["group.id"])
 

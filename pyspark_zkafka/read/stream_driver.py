@@ -6,27 +6,25 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import PartitionOwned, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, first_identity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.planning import Split, offline_text, requested_topics
-from pyspark_zkafka.options.values import StreamOptions
+from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.batch_planner import task_splits
 from pyspark_zkafka.read.stream_ends import FixedEnds, StreamEnds, StreamLimits
 from pyspark_zkafka.read.stream_planner import (
     Loss,
+    MicroBatchFacts,
     PartitionProgress,
     StreamState,
-    check_ends,
     check_fixed_ends,
     check_topics,
-    end_of,
-    is_unrecorded,
     lagging_partitions,
-    ranges_of,
+    plan_micro_batch,
     replaced_topics,
 )
 from pyspark_zkafka.read.stream_positions import InitialPositions, StreamStarts
@@ -43,14 +41,6 @@ _IDLE_WAIT_S = 1.0
 _COMMIT_AGAIN_S = 600.0
 
 
-class _Present(NamedTuple):
-    """The cluster, and the last micro-batch without the topics that are no longer subscribed, which come last."""
-
-    snapshot: ClusterSnapshot
-    current: StreamOffset
-    unsubscribed: frozenset[str]
-
-
 class StreamDriver:
     """Plans one run of a query. The first planning call opens the session.
 
@@ -64,11 +54,9 @@ class StreamDriver:
         sleep: Callable[[float], None] = time.sleep,
         session: StreamSession | None = None,
     ) -> None:
-        self._read = options.read
-        self._has_group = options.group is not None
+        self._options = options
         self._session = session or StreamSession(options, clock, sleep)
         self._clock = clock
-        self._opened = False
         self._starts = StreamStarts(options, self._session)
         self._warnings = StreamWarnings(options.read.fail_on_data_loss, clock)
         self._limits = StreamLimits(options, self._session, clock)
@@ -77,14 +65,20 @@ class StreamDriver:
         self._initial_offset: dict[str, Any] | None = None
         self._initial_positions: InitialPositions | ZKafkaError | None = None
         self._state = StreamState()
+        self._facts = MicroBatchFacts()
+        self._unsubscribed: tuple[Mapping[str, TopicIdentity], frozenset[str]] = {}, frozenset()
         self._start: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._commit_again_at = clock() + _COMMIT_AGAIN_S
-        self._latest: dict[TopicPartition, int] = {}
-        self._existing: Collection[TopicPartition] = ()
-        self._unanswered: set[TopicPartition] = set()  # a retriable error kept the last call of `_next` from reading them
-        self._unsubscribed: tuple[Mapping[str, TopicIdentity], frozenset[str]] = {}, frozenset()
+
+    @property
+    def _read(self) -> ReadOptions:
+        return self._options.read
+
+    @property
+    def _has_group(self) -> bool:
+        return self._options.group is not None
 
     def close(self) -> None:
         """Leave the group and close all connections. Blocks for at most some seconds."""
@@ -98,7 +92,7 @@ class StreamDriver:
         retriable are therefore kept, and `latest` raises them.
         """
         if self._initial_offset is None:
-            self._open()
+            self._session.open()
             try:
                 self._initial_offset = self._initial()
             except ZKafkaError as error:
@@ -144,7 +138,7 @@ class StreamDriver:
         Raises NoLeader for a partition without a leader, unless `offlinePartitions` is skip, and UnknownTopic for a topic
         that does not exist, unless `missingTopics` is wait.
         """
-        self._open()
+        self._session.open()
         self._check_subscribed(has_end=True)
         ends, identities = self._fixed_ends.fetch()
         self._state = replace(self._state, bounds=ends, bounded=identities)
@@ -155,7 +149,7 @@ class StreamDriver:
         The first call waits until the member is assigned its partitions. With fixed ends, `start` ends the query. It
         is returned when the query need not read more, up to these ends. For errors before that, see `FixedEnds.wait`.
         """
-        self._open()
+        self._session.open()
         if self._session.member is not None and self._start is None:
             self._session.member.set_reading(())  # a repeated micro-batch has ended
             self._session.member.wait_settled()
@@ -174,36 +168,33 @@ class StreamDriver:
         self._advance(start, finished)
         if self._state.uncommitted_starts:
             finished = replace(finished, ranges={**self._state.uncommitted_starts, **finished.ranges})
+        unsubscribed = self._unsubscribed_topics(finished)
+        known = MicroBatchFacts(recorded, finished, unsubscribed, ends=self._facts.ends, has_group=self._has_group)
         for attempt in range(self._session.retry.retries + 1):
             if attempt > 1:
                 self._session.retry.sleep(self._session.retry.interval_s)
-            found = self._look(finished)
-            if found is None:
+            self._facts, is_complete = self._look(known)
+            if not is_complete:
                 return None
-            has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
-            if not has_news or self._session.cluster.has_same_topics_as(found.snapshot):
-                return self._plan(recorded, finished, found, limited=limited)
-        topics = listing(sorted({tp.topic for tp in self._latest}))
+            has_news = any(end != self._state.assigned[tp].position for tp, end in self._facts.ends.items())
+            if not has_news or self._session.cluster.has_same_topics_as(self._facts.snapshot):
+                return self._plan(limited=limited)
+        topics = listing(sorted({tp.topic for tp in self._facts.ends}))
         self._warnings.warn("topics", f"Brokers disagree on the identity of topic {topics}, retrying")
-        self._unanswered |= set(self._state.assigned)
+        self._facts = replace(self._facts, unanswered=self._facts.unanswered | self._state.assigned.keys())
         return None
 
-    def _look(self, finished: StreamOffset) -> _Present | None:
-        """Read the cluster, commit, release and claim, and fetch the ends of logs; None if a topic cannot be read yet.
+    def _look(self, known: MicroBatchFacts) -> tuple[MicroBatchFacts, bool]:
+        """Read the cluster, commit, release and claim, and fetch the ends of logs.
 
-        The ends belong to other topics of the same names if topics were created again meanwhile.
+        Returns False with facts without new ends, if topics that were created again cannot be read yet. The ends belong to
+        other topics of the same names if topics were created again meanwhile.
         """
-        unsubscribed = self._unsubscribed_topics(finished)
-        current = finished
-        if unsubscribed:
-            planned_ranges = {tp: planned for tp, planned in finished.ranges.items() if tp.topic not in unsubscribed}
-            topics = {name: identity for name, identity in finished.topics.items() if name not in unsubscribed}
-            current = replace(finished, ranges=planned_ranges, topics=topics)
+        current = known.current
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
         names, has_end = self._session.cluster.topic_names, self._state.bounds is not None
         self._warnings.report_missing(self._read, snapshot, names, may_fail=False, has_end=has_end)
-        self._existing, self._unanswered = snapshot.states.keys(), set()
         replaced = replaced_topics(self._state, current, snapshot)
         try:
             followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
@@ -211,41 +202,32 @@ class StreamDriver:
             if not error.retriable:
                 raise
             self._warnings.warn("replaced", f"{listing(sorted(replaced))} cannot be read yet, retrying: {error}")
-            self._unanswered = {tp for tp in current.ranges if tp.topic in replaced}
-            return None
+            unread = frozenset(tp for tp in current.ranges if tp.topic in replaced)
+            return replace(known, snapshot=snapshot, unanswered=unread), False
         self._apply(*check_topics(self._state, current, snapshot, replaced, followed))
         self.commit()
         owned = self._rebalance(snapshot)
-        self._assign(owned, finished, snapshot)
+        unanswered = self._assign(owned, known.finished, snapshot)
         led = self._with_leader(self._state.assigned, snapshot)
-        self._latest, epochs = self._ends.fetch(led, self._state)
+        ends, epochs = self._ends.fetch(led, self._state)
         self._state = self._state.with_epochs(epochs)
         bounds = self._state.bounds or {}
-        self._unanswered |= {
-            tp for tp in led if tp not in self._latest and self._state.assigned[tp].position != bounds.get(tp)
-        }
-        return _Present(snapshot, current, unsubscribed)
+        unanswered |= {tp for tp in led if tp not in ends and self._state.assigned[tp].position != bounds.get(tp)}
+        return replace(known, snapshot=snapshot, ends=ends, unanswered=frozenset(unanswered)), True
 
-    def _plan(
-        self, recorded: StreamOffset, finished: StreamOffset, found: _Present, *, limited: bool
-    ) -> dict[str, Any] | None:
+    def _plan(self, *, limited: bool) -> dict[str, Any] | None:
         """Return the end of the next micro-batch, within its limits; None if there is nothing to read, nor to record."""
-        snapshot, current, unsubscribed = found
-        self._apply(*check_ends(self._state, self._latest))
-        ranges = ranges_of(self._state, self._latest)
-        if limited:
-            ranges = self._limits.apply(ranges, may_wait=self._state.bounds is None)
-        has_records = any(r.size for r in ranges.values())
-        if not has_records and not is_unrecorded(self._state, recorded, current, snapshot, has_group=self._has_group):
+
+        def limit(ranges: Mapping[TopicPartition, OffsetRange]) -> Mapping[TopicPartition, OffsetRange]:
+            return self._limits.apply(ranges, may_wait=self._state.bounds is None) if limited else ranges
+
+        plan = plan_micro_batch(self._state, self._facts, limit)
+        self._apply(plan.state, plan.losses)
+        if plan.end is None:
             return None
-        self._session.set_reading(tp for tp, r in ranges.items() if r.size)
-        self._state, end = end_of(self._state, current, ranges, snapshot)
-        if unsubscribed:
-            idle = {tp: self._state.idle_range(tp, r) for tp, r in finished.ranges.items() if tp.topic in unsubscribed}
-            topics = {name: finished.topics[name] for name in unsubscribed}
-            end = replace(end, ranges={**end.ranges, **idle}, topics={**end.topics, **topics})
-        self._planned = end.to_json()
-        self._parsed = self._planned, end
+        self._session.set_reading(tp for tp, r in plan.end.ranges.items() if r.size)
+        self._planned = plan.end.to_json()
+        self._parsed = self._planned, plan.end
         return self._planned
 
     @collector_paused()
@@ -256,7 +238,7 @@ class StreamDriver:
         them: Spark numbers tasks in this order, and a micro-batch repeated after an election must have the same rows in
         each task.
         """
-        self._open()
+        self._session.open()
         planned = self._parse(end)
         ranges = [OffsetRange(tp, *r[:2]) for tp, r in sorted(planned.ranges.items()) if r.size]
         topics = {r.partition.topic for r in ranges}
@@ -314,14 +296,9 @@ class StreamDriver:
     def report(self) -> dict[str, Any] | None:
         """Return the ends of the logs as last fetched, by topic and partition."""
         found: dict[str, dict[str, int]] = {}
-        for tp in sorted(self._latest):
-            found.setdefault(tp.topic, {})[str(tp.partition)] = self._latest[tp]
+        for tp, end in sorted(self._facts.ends.items()):
+            found.setdefault(tp.topic, {})[str(tp.partition)] = end
         return found or None
-
-    def _open(self) -> None:
-        if not self._opened:
-            self._session.__enter__()
-            self._opened = True
 
     def _parse(self, offset: dict[str, Any]) -> StreamOffset:
         """Parse an offset. Caches the last one: Spark passes the same offset in several calls."""
@@ -375,7 +352,7 @@ class StreamDriver:
         now = self._session.cluster.snapshot().topics
         same = {name for name, identity in start.topics.items() if name in now and not identity.differs_from(now[name])}
         initial = initial.within(same)
-        found = self._session.retry(lambda: self._starts.commit(initial))
+        found = self._session.retry(lambda: self._starts.commit_starts(initial))
         others = {tp: PlannedRange(start, start) for tp, start in found.uncommitted.items() if tp not in found.assigned}
         self._state = replace(self._state.start(found.assigned), uncommitted_starts=others)
         self._copy_to_lagging_store(found.assigned)
@@ -410,32 +387,39 @@ class StreamDriver:
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
-    def _assign(self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
+    def _assign(
+        self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot
+    ) -> set[TopicPartition]:
+        """Start to read partitions that are new to this run. Returns the partitions without a start after an error."""
         new = self._with_leader([tp for tp in owned if tp not in self._state.assigned], snapshot)
         if not new:
-            return
+            return set()
+        unanswered: set[TopicPartition] = set()
         found = self._find(new, finished)
-        if not found and len(new) > 1:  # one leader that does not answer must not keep the others from being read
-            _, failed = self._session.log_ends(new, {})
-            answering = [tp for tp in new if tp not in failed]
-            found = self._find(answering, finished) if failed and answering else {}
-        self._state = self._state.assign(owned, found, snapshot.topics)
+        if found is None:
+            found, unanswered = {}, set(new)
+            # One leader that does not answer must not keep the others from being read.
+            _, failed = self._session.log_ends(new, {}) if len(new) > 1 else ({}, {})
+            answering = [tp for tp in new if tp not in failed] if failed else []
+            if answering and (found := self._find(answering, finished)) is not None:
+                unanswered.difference_update(answering)
+        self._state = self._state.assign(owned, found or {}, snapshot.topics)
         self.commit()
-        self._copy_to_lagging_store(found)
+        self._copy_to_lagging_store(found or {})
+        return unanswered
 
-    def _find(self, new: Sequence[TopicPartition], finished: StreamOffset) -> dict[TopicPartition, PartitionProgress]:
-        """Find the starts of new partitions; none, with a warning, after a retriable error."""
-        self._unanswered |= set(new)
+    def _find(
+        self, new: Sequence[TopicPartition], finished: StreamOffset
+    ) -> dict[TopicPartition, PartitionProgress] | None:
+        """Find the starts of new partitions; None, with a warning, after a retriable error."""
         try:
-            found = self._starts.find(new, finished, self._state)
+            return self._starts.find(new, finished, self._state)
         except ZKafkaError as error:
             if not may_succeed_later(error):
                 raise
             if due := self._warnings.due("unread", sorted(new)):
                 _log.warning("%s cannot be read yet, retrying: %s", listing(due), error)
-            return {}
-        self._unanswered -= set(new)
-        return found
+            return None
 
     def _wait_idle(self, finished: StreamOffset, since: float) -> bool:
         """Wait, if nothing was read `since` that time. Returns False if no fixed ends are left to reach.
@@ -443,10 +427,11 @@ class StreamDriver:
         A stream that owns nothing also waits: Spark would otherwise plan without a pause.
         """
         self._session.set_reading(())
-        unanswered = self._unanswered.intersection(self._fixed_ends.fixed)
-        if self._fixed_ends.wait(self._state.behind(self._existing), unanswered, since):
+        existing = self._facts.snapshot.states.keys()
+        unanswered = self._facts.unanswered.intersection(self._fixed_ends.fixed)
+        if self._fixed_ends.wait(self._state.behind(existing), unanswered, since):
             return True
-        self._apply(*check_fixed_ends(self._state, finished, self._existing))
+        self._apply(*check_fixed_ends(self._state, finished, existing))
         if self._session.member is not None and not self._state.assigned:
             self._session.member.wait(_IDLE_WAIT_S)
         return False
@@ -471,7 +456,7 @@ def commit_positions(
     if not ours:
         return state
     try:
-        done = session.offsets.commit(ours, owner, [tp for tp in ours if state.assigned[tp].resets])
+        done = session.group_offsets().commit(ours, owner, [tp for tp in ours if state.assigned[tp].resets])
     except PartitionOwned as error:
         warnings.warn("owned", f"Offsets are not committed: {error}")
         return state
@@ -481,7 +466,7 @@ def commit_positions(
         _log.warning("Offsets are not committed yet, retrying: %s", error)
         return state
     _note_lost(done.lost, member)
-    committed, moved = state.commit({**done.kept, **done.written}, done.mzxids, session.stores)
+    committed, moved = state.with_commits({**done.kept, **done.written}, done.mzxids, session.stores)
     if new := warnings.due("moved", sorted(moved)):
         _log.warning(
             "Another client has moved the group's offsets ahead of this query: %s. The query continues at the group's "

@@ -132,7 +132,7 @@ class GroupProgress:
         Partitions whose offset has not moved for `quiet_s` are left out if only markers of transactions stand before the
         end: clients that commit the offset after their last record never commit such an end.
         """
-        stored = self._session.offsets.committed(ends, skip_malformed=True)
+        stored = self._session.group_offsets().committed(ends, skip_malformed=True)
         done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.cluster.snapshot())}
         unread, now = [tp for tp, end in ends.items() if done.get(tp, -1) < end], self._clock()
         for tp in unread:

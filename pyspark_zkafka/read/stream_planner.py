@@ -5,7 +5,7 @@ Pure: values in, values out. `stream_driver` reads ZooKeeper and the brokers, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -149,7 +149,7 @@ class StreamState:
         """Return the assigned ones of these partitions, without those whose commits may lower the group's offset."""
         return [tp for tp in partitions if tp in self.assigned and not self.assigned[tp].resets]
 
-    def commit(
+    def with_commits(
         self,
         stored: Mapping[TopicPartition, int],
         mzxids: Mapping[TopicPartition, int],
@@ -238,7 +238,7 @@ def check_topics(
     return state, losses
 
 
-def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[StreamState, list[Loss]]:
+def _check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[StreamState, list[Loss]]:
     """Find logs that end before the position or the fixed end, and move both back to the log's end."""
     losses, changed = [], {}
     bounds = dict(state.bounds or {})
@@ -271,7 +271,61 @@ def check_fixed_ends(
     return replace(state, bounds=kept), [Loss(PARTITIONS_GONE, text)]
 
 
-def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
+@dataclass(frozen=True, slots=True)
+class MicroBatchFacts:
+    """What a planning call has found in the checkpoint, the cluster and the brokers.
+
+    - `recorded`: the end of the last micro-batch, as the checkpoint has it.
+    - `finished`: the same end as this run needs it: with its stores, and with the starts that no group has committed.
+    - `unsubscribed`: topics in `finished` to which the query no longer subscribes. Their positions stay in the checkpoint.
+    - `snapshot`: the subscribed topics, and what the query read before.
+    - `ends`: the ends of the logs whose leaders have answered.
+    - `unanswered`: partitions that a retriable error kept this call from reading.
+    - `has_group`: True if the query commits offsets.
+    """
+
+    recorded: StreamOffset = field(default_factory=StreamOffset)
+    finished: StreamOffset = field(default_factory=StreamOffset)
+    unsubscribed: frozenset[str] = frozenset()
+    snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unanswered: frozenset[TopicPartition] = frozenset()
+    has_group: bool = False
+
+    @property
+    def current(self) -> StreamOffset:
+        """The end of the last micro-batch without the topics to which the query no longer subscribes."""
+        if not self.unsubscribed:
+            return self.finished
+        return replace(
+            self.finished,
+            ranges={tp: r for tp, r in self.finished.ranges.items() if tp.topic not in self.unsubscribed},
+            topics={name: t for name, t in self.finished.topics.items() if name not in self.unsubscribed},
+        )
+
+
+class MicroBatchPlan(NamedTuple):
+    """The state after planning, the end of the micro-batch (None if there is nothing to read or record), and losses."""
+
+    state: StreamState
+    end: StreamOffset | None
+    losses: list[Loss]
+
+
+def plan_micro_batch(
+    state: StreamState,
+    facts: MicroBatchFacts,
+    limit: Callable[[Mapping[TopicPartition, OffsetRange]], Mapping[TopicPartition, OffsetRange]],
+) -> MicroBatchPlan:
+    """Plan the next micro-batch from the position of each assigned partition to the end of its log, within a limit."""
+    state, losses = _check_ends(state, facts.ends)
+    ranges = limit(_ranges_of(state, facts.ends))
+    if not any(r.size for r in ranges.values()) and not _is_unrecorded(state, facts):
+        return MicroBatchPlan(state, None, losses)
+    return MicroBatchPlan(*_end_of(state, facts, ranges), losses)
+
+
+def _ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
     """Return the ranges from each position to the end of the log, or to the fixed end. Empty if no end is known."""
     found = {}
     for tp, progress in state.assigned.items():
@@ -282,45 +336,48 @@ def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[To
     return found
 
 
-def is_unrecorded(
-    state: StreamState, recorded: StreamOffset, finished: StreamOffset, snapshot: ClusterSnapshot, *, has_group: bool
-) -> bool:
+def _is_unrecorded(state: StreamState, facts: MicroBatchFacts) -> bool:
     """Return True if the checkpoint needs a micro-batch without records, to continue as this run does after a restart.
 
-    The query now commits to other stores than those `recorded` in the checkpoint; a topic was created again; without a
-    group, a loss has moved a position; in a group that the query had left, the group's offset has changed.
+    The query now commits to other stores than the checkpoint has; a topic was created again; without a group, a loss has
+    moved a position; in a group that the query had left, the group's offset has changed.
     """
-    if state.assigned and recorded.stores != finished.stores:
+    ranges = facts.current.ranges
+    if state.assigned and facts.recorded.stores != facts.finished.stores:
         return True
-    created_again = state.replaced.keys() & snapshot.topics.keys()
-    if any(tp.topic in created_again for tp in finished.ranges):
+    created_again = state.replaced.keys() & facts.snapshot.topics.keys()
+    if any(tp.topic in created_again for tp in ranges):
         return True
     for tp, progress in state.assigned.items():
-        planned = finished.ranges.get(tp)
+        planned = ranges.get(tp)
         if planned is None:
             continue
-        if not has_group and progress.position != planned.until:
+        if not facts.has_group and progress.position != planned.until:
             return True
         stored = progress.committed
-        if has_group and planned.left is not None and stored is not None and stored.offset != planned.left:
+        if facts.has_group and planned.left is not None and stored is not None and stored.offset != planned.left:
             return True
     return False
 
 
-def end_of(
-    state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
+def _end_of(
+    state: StreamState, facts: MicroBatchFacts, ranges: Mapping[TopicPartition, OffsetRange]
 ) -> tuple[StreamState, StreamOffset]:
     """Return the end of a micro-batch that reads the ranges. Partitions that are not assigned keep an empty range.
 
-    So do partitions that the snapshot lacks: a broker may not know added ones yet.
+    So do partitions that the snapshot lacks, since a broker may not know added partitions yet, and unsubscribed topics.
     """
+    finished, topics, unsubscribed = facts.finished, facts.snapshot.topics, facts.unsubscribed
     planned_ranges = {tp: state.assigned[tp].planned_range(r.until) for tp, r in ranges.items()}
     for tp, planned in finished.ranges.items():
-        if tp not in planned_ranges and tp.topic in snapshot.topics and tp.topic not in state.replaced:
+        is_kept = tp.topic in unsubscribed or (tp.topic in topics and tp.topic not in state.replaced)
+        if tp not in planned_ranges and is_kept:
             planned_ranges[tp] = state.idle_range(tp, planned)
     before = {name: identity for name, identity in finished.topics.items() if name not in state.replaced}
-    topics = snapshot.topics.items()
-    identities = {name: identity_after(topic, before.get(name, TopicIdentity()), planned_ranges) for name, topic in topics}
+    identities = {
+        name: identity_after(topic, before.get(name, TopicIdentity()), planned_ranges) for name, topic in topics.items()
+    }
+    identities |= {name: finished.topics[name] for name in unsubscribed}
     end = StreamOffset(planned_ranges, identities, finished.stores)
     return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), end
 

@@ -114,10 +114,10 @@ class StreamStarts:
         """Return the partitions with an offset of the group, and those created after the group subscribed."""
         if self.options.group is None or not partitions:
             return set()
-        committed = self.session.offsets.committed(partitions, skip_malformed=True)
+        committed = self.session.group_offsets().committed(partitions, skip_malformed=True)
         return committed.keys() | self.session.created_after_subscription([tp for tp in partitions if tp not in committed])
 
-    def commit(self, initial: InitialPositions) -> InitialPositions:
+    def commit_starts(self, initial: InitialPositions) -> InitialPositions:
         """Commit the group's starts of all subscribed partitions. Returns the positions with the starts left uncommitted.
 
         The group then reads all records produced from now on, whichever members survive. The first member to commit a start
@@ -125,7 +125,7 @@ class StreamStarts:
         """
         if not initial.uncommitted or self.session.member is None:
             return initial
-        stored = self.session.offsets.begin(initial.uncommitted)
+        stored = self.session.group_offsets().begin(initial.uncommitted)
         assigned = {tp: self._with_stored(tp, progress, stored.get(tp)) for tp, progress in initial.assigned.items()}
         return InitialPositions(assigned, {tp: start for tp, start in initial.uncommitted.items() if tp not in stored})
 
@@ -136,7 +136,7 @@ class StreamStarts:
 
         In a topic with offsets, the group has already started, and the other members set their own starts.
         """
-        committed = self.session.offsets.committed(partitions, skip_malformed=True)
+        committed = self.session.group_offsets().committed(partitions, skip_malformed=True)
         self._warn_without_offsets(assigned, committed)
         started = {tp.topic for tp in [*committed, *(tp for tp, p in assigned.items() if p.committed is not None)]}
         found = self.find([tp for tp in partitions if tp.topic not in started and self._depends_on_time(tp)])
@@ -225,7 +225,7 @@ class StreamStarts:
         """Gather the facts about each partition that the rules need, from the group and ZooKeeper."""
         planned_ranges = {} if finished is None else finished.ranges
         left = {tp: planned_ranges[tp].elsewhere for tp in partitions if tp in planned_ranges}
-        stored = {} if self.options.group is None else self.session.offsets.committed(partitions, left=left)
+        stored = {} if self.options.group is None else self.session.group_offsets().committed(partitions, left=left)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
         unread = [tp for tp in partitions if tp not in stored and tp not in planned_ranges]
         awaited = self.awaited.intersection(unread).difference(state.committed)
@@ -302,7 +302,7 @@ class StreamStarts:
         ranges = {tp: r for tp, r in finished.ranges.items() if tp.topic in replaced and tp in snapshot.states}
         if self.options.group is None or not ranges:
             return set()
-        stored = self.session.offsets.committed(ranges, skip_malformed=True)
+        stored = self.session.group_offsets().committed(ranges, skip_malformed=True)
         current = {tp: stored[tp] for tp in stored.keys() - outdated(stored, snapshot)}
         unread = {tp.topic for tp, r in ranges.items() if not is_followed(r, current.get(tp), last_committed.get(tp))}
         return {tp.topic for tp in ranges} - unread

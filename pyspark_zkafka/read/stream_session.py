@@ -47,7 +47,7 @@ EndsAndErrors = tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaErro
 
 
 class StreamSession:
-    """Connections of one run of a query, open from ``__enter__`` to ``close``. For one thread of one process.
+    """Connections of one run of a query, from `open` to `close`. For one thread of one process.
 
     While the session is open, `cluster` is the state of the cluster, and `member` the member of the group, None without
     membership.
@@ -68,18 +68,21 @@ class StreamSession:
         self._clock = clock
         self._sleep = sleep
         self._opened = ExitStack()
+        self._is_open = False
         self._zookeeper: ZooKeeperClient | None = None
         self._subscribed: tuple[ClusterSnapshot, Mapping[TopicPartition, Claim]] | None = None
         self.member: Membership | None = None
         self._member_offsets: KafkaMemberOffsets | None = None
 
-    def __enter__(self) -> StreamSession:
-        """Connect, and join the group if required. Raises ZKafkaError on failure, and leaves nothing open."""
+    def open(self) -> None:
+        """Connect, and join the group if required. Idempotent. Raises ZKafkaError on failure, and leaves nothing open."""
+        if self._is_open:
+            return
         with ExitStack() as failed:
             failed.callback(self.close)
             self._connect()
             failed.pop_all()
-        return self
+        self._is_open = True
 
     def _connect(self) -> None:
         ensemble = self._read.connection.zookeeper
@@ -156,9 +159,8 @@ class StreamSession:
         """Leave the group at once, and close all connections. Idempotent. Blocks for at most some seconds."""
         self._opened.close()
 
-    @property
-    def offsets(self) -> GroupOffsets | KafkaMemberOffsets:
-        """The group's offsets, with clients that know the present brokers."""
+    def group_offsets(self) -> GroupOffsets | KafkaMemberOffsets:
+        """Return the group's offsets, with clients that follow the present brokers."""
         offsets = self._stored_offsets if self._member_offsets is None else self._member_offsets
         if "kafka" in self._read.stores:
             offsets.follow(self.cluster.servers())
@@ -266,7 +268,7 @@ class StreamSession:
         partitions that it owns.
         """
         topics = {tp.topic for tp in partitions}
-        committed = self.offsets.committed([tp for tp in self.cluster.snapshot().states if tp.topic in topics])
+        committed = self.group_offsets().committed([tp for tp in self.cluster.snapshot().states if tp.topic in topics])
         started = {tp.topic for tp in committed}
         return {tp for tp in partitions if tp.topic in started and tp not in committed}
 

@@ -38,9 +38,12 @@ class Offsets:
 class Session:
     """The session of a stream that is not a member of its group."""
 
-    offsets: Offsets
+    store: Offsets
     member: None = None
     stores: tuple[str, ...] = ("zookeeper",)
+
+    def group_offsets(self) -> Offsets:
+        return self.store
 
 
 def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:

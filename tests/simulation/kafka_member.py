@@ -148,6 +148,5 @@ class KafkaSession(SessionOfValues):
         self._member_offsets = stored
         self.retry = Retry(3, 1.0, pass_time)
 
-    @property
-    def offsets(self) -> KafkaMemberOffsets:
+    def group_offsets(self) -> KafkaMemberOffsets:
         return KafkaMemberOffsets(self.member, self._member_offsets)

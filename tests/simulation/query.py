@@ -102,6 +102,7 @@ class SessionOfValues:
         self._own_zookeeper = zookeeper
         self._kafka = kafka
         self.kafka_cluster = cluster
+        self._is_open = False
         self.member = member
         self.brokers = cluster
 
@@ -109,10 +110,10 @@ class SessionOfValues:
     def cluster(self) -> SessionOfValues:
         return self
 
-    def __enter__(self) -> SessionOfValues:
-        if self.member is not None:
+    def open(self) -> None:
+        if self.member is not None and not self._is_open:
             self.retry(self.member.join)
-        return self
+        self._is_open = True
 
     def close(self) -> None:
         """Do nothing: a planner that dies does not close."""
@@ -129,14 +130,13 @@ class SessionOfValues:
     def stores(self) -> Any:
         return self._options.read.stores
 
-    @property
-    def offsets(self) -> Any:
+    def group_offsets(self) -> Any:
         found = GroupOffsets(self._options.read.connection, "", GROUP, self.stores, self._zookeeper, sleep=lambda s: None)
         found._kafka = self._kafka
         return found
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], owner: Any) -> None:
-        self.offsets.copy_to_lagging_store(partitions, owner)
+        self.group_offsets().copy_to_lagging_store(partitions, owner)
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         if self._seen is None or anew or self._has_been_replaced(self._seen) or not self._is_stale():

@@ -46,7 +46,7 @@ def start_gained_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def start_without_the_group(patch: pytest.MonkeyPatch) -> None:
     """A new query does not commit its start until it commits a micro-batch."""
-    patch.setattr(StreamStarts, "commit", lambda self, initial: initial)
+    patch.setattr(StreamStarts, "commit_starts", lambda self, initial: initial)
 
 
 def start_again_later(patch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,8 @@ class Session:
         self.retry = Retry(3, 1.0, self.sleep)
         self.while_asking: Callable[[], None] = lambda: None
 
-    def __enter__(self) -> Session:
-        self.opened += 1
-        return self
+    def open(self) -> None:
+        self.opened += self.opened == self.closed
 
     def close(self) -> None:
         self.closed += 1
@@ -155,8 +154,7 @@ class Session:
         self.lookups += 1
         return {found.partition for found in ranges if found.partition in self.recordless}
 
-    @property
-    def offsets(self) -> Session:
+    def group_offsets(self) -> Session:
         return self
 
     def committed(

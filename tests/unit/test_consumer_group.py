@@ -156,8 +156,8 @@ def test_a_write_knows_each_property_of_a_connection() -> None:
 def test_a_second_member(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that is entered again in its own block refuses: its first member would never leave."""
     closed: list[int] = []
-    session = SimpleNamespace(close=lambda: closed.append(1))
-    monkeypatch.setattr(StreamSession, "__enter__", lambda self: session)
+    monkeypatch.setattr(StreamSession, "open", lambda self: None)
+    monkeypatch.setattr(StreamSession, "close", lambda self: closed.append(1))
     group = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"])
     with group:
         with pytest.raises(GroupError, match="ALREADY_A_MEMBER"), group:
@@ -185,9 +185,12 @@ def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> 
 class Joined:
     """The session of a group's only member, in a cluster with one topic, whose logs are [0, 100)."""
 
-    cluster = member = offsets = brokers = property(lambda self: self)
+    cluster = member = brokers = property(lambda self: self)
     commits_as_member = False
     retry = Retry(0, 0.0, lambda s: None)
+
+    def group_offsets(self) -> Joined:
+        return self
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         return {TopicPartition("t", n): Claim("g_me-0", 1) for n in range(2)}

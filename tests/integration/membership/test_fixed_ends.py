@@ -128,7 +128,8 @@ def test_owners(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> 
     """An owner in ZooKeeper is a session. A claim without a session is none."""
     group = MemberGroup(zkafka_cluster, "zookeeper", new_topic())
     owned, abandoned = TopicPartition(group.topic, 0), TopicPartition(group.topic, 9)
-    with zkafka_cluster.zookeeper() as znodes, closing(StreamSession(parse_stream(group.options())).__enter__()) as session:
+    with zkafka_cluster.zookeeper() as znodes, closing(StreamSession(parse_stream(group.options()))) as session:
+        session.open()
         member = session.member
         assert isinstance(member, GroupMember)
         assert member.wait_settled(20)

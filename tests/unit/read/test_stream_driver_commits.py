@@ -50,9 +50,8 @@ class Session:
     asked: list[Any] = field(default_factory=list)
     stores = ("kafka",)
 
-    @property
-    def offsets(self) -> Session:
-        """The store."""
+    def group_offsets(self) -> Session:
+        """Return the store."""
         return self
 
     def commit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,12 @@ from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, Part
 from pyspark_zkafka.model.resumption import StoredOffset, resume
 from pyspark_zkafka.read.stream_planner import (
     Loss,
+    MicroBatchFacts,
+    MicroBatchPlan,
     PartitionProgress,
     StreamState,
-    check_ends,
     check_topics,
-    end_of,
-    ranges_of,
+    plan_micro_batch,
     replaced_topics,
 )
 
@@ -43,6 +44,22 @@ def finished(*partitions: TopicPartition, czxid: int = 7) -> StreamOffset:
     """Return the end of a micro-batch ``[0, 5)`` of each partition."""
     names = {tp.topic for tp in partitions}
     return StreamOffset(dict.fromkeys(partitions, Range(0, 5, 0)), {name: TopicIdentity(None, czxid, 2) for name in names})
+
+
+def facts(finished: StreamOffset, ends: dict[TopicPartition, int]) -> MicroBatchFacts:
+    """Return facts about the cluster with the topic t, whose logs have these ends, after a finished micro-batch."""
+    return MicroBatchFacts(finished, finished, snapshot=cluster(), ends=ends)
+
+
+def unlimited(ranges: Mapping[TopicPartition, OffsetRange]) -> Mapping[TopicPartition, OffsetRange]:
+    """Return the ranges unchanged."""
+    return ranges
+
+
+def ranges(plan: MicroBatchPlan) -> Mapping[TopicPartition, Range]:
+    """Return the ranges of a planned micro-batch."""
+    assert plan.end is not None
+    return plan.end.ranges
 
 
 class TestProgress:
@@ -103,11 +120,11 @@ class TestState:
     def test_adopted_offset_that_is_committed_again(self) -> None:
         """An offset of another member stays that member's when it is committed again, until this run has read on."""
         adopted = state().assign({T0: Claim("c-0", 3)}, {T0: PartitionProgress(50, StoredOffset(50))}, {})
-        again, _ = adopted.commit(adopted.due(again=True), {}, STORES)
+        again, _ = adopted.with_commits(adopted.due(again=True), {}, STORES)
         assert again.committed == {}
         assert resume(Range(10, 20, 10), StoredOffset(50), again.committed.get(T0)) == 50
         read_on = again.finish({T0: Range(50, 60)})
-        after, _ = read_on.commit(read_on.due(), {}, STORES)
+        after, _ = read_on.with_commits(read_on.due(), {}, STORES)
         assert after.committed == {T0: StoredOffset(60)}
 
     def test_start(self) -> None:
@@ -117,7 +134,7 @@ class TestState:
 
     def test_commit(self) -> None:
         """Committed offsets are remembered as this run's; an offset that another client set ahead is not."""
-        after, moved = state(p0=5, p1=5).commit({T0: 5, T1: 40}, {T0: 77}, STORES)
+        after, moved = state(p0=5, p1=5).with_commits({T0: 5, T1: 40}, {T0: 77}, STORES)
         assert moved == {T1: 40}
         assert after.committed == {T0: StoredOffset(5, 77)}
         assert after.due() == {}
@@ -130,16 +147,16 @@ class TestState:
         before = StreamState({T0: PartitionProgress(30, StoredOffset(20), resets=True, elsewhere=left)})
         assert before.without_resets([T0, T1]) == []
         assert before.assigned[T0].planned_range(40) == Range(30, 40, 20, elsewhere=left)
-        after, _ = before.commit(before.due(), {}, ("kafka",))
+        after, _ = before.with_commits(before.due(), {}, ("kafka",))
         assert after.assigned == {T0: PartitionProgress(30, StoredOffset(30), elsewhere=left[1:])}
         assert after.without_resets([T0, T1]) == [T0]
 
     def test_commit_without_an_answer(self) -> None:
         """An equal offset that is found is this run's own, by an earlier commit: the last known one is forgotten."""
-        first, _ = state(p0=5).commit({T0: 5}, {T0: 77}, STORES)
-        again, _ = first.commit({T0: 5}, {}, STORES)
+        first, _ = state(p0=5).with_commits({T0: 5}, {T0: 77}, STORES)
+        again, _ = first.with_commits({T0: 5}, {}, STORES)
         assert again.committed == {T0: StoredOffset(5, 77)}
-        later, _ = first.finish({T0: Range(5, 9)}).commit({T0: 9}, {}, STORES)
+        later, _ = first.finish({T0: Range(5, 9)}).with_commits({T0: 9}, {}, STORES)
         assert later.committed == {T0: StoredOffset(9)}
 
     def test_epochs(self) -> None:
@@ -189,37 +206,80 @@ class TestTopics:
         assert checked(back, finished(T0, czxid=5), cluster()) == (later, [])
 
 
-class TestEnds:
-    """Ends of a micro-batch."""
+class TestPlan:
+    """Ends of micro-batches, and losses found on the way."""
 
     def test_ranges(self) -> None:
-        """A range spans from the position to the end of the log, and is empty without a known end."""
-        assert ranges_of(state(p0=5, p1=3), {T0: 9}) == {T0: OffsetRange(T0, 5, 9), T1: OffsetRange(T1, 3, 3)}
+        """A micro-batch reads from each position to the end of the log. A log without a known end has no records."""
+        plan = plan_micro_batch(state(p0=5, p1=3), facts(finished(T0), {T0: 9}), unlimited)
+        assert ranges(plan) == {T0: Range(5, 9), T1: Range(3, 3)}
+
+    def test_limit(self) -> None:
+        """A limit shortens ranges. If it leaves no records, there is no micro-batch."""
+        known = facts(finished(T0), {T0: 9})
+        assert ranges(plan_micro_batch(state(p0=5), known, lambda r: {T0: OffsetRange(T0, 5, 6)})) == {T0: Range(5, 6)}
+        assert plan_micro_batch(state(p0=5), known, lambda r: {}).end is None
 
     def test_fixed(self) -> None:
         """A fixed end limits its partition, and partitions without one are not read."""
-        found = ranges_of(state(p0=5, p1=3, bounds={T0: 7}), {T0: 9, T1: 9})
-        assert found == {T0: OffsetRange(T0, 5, 7), T1: OffsetRange(T1, 3, 3)}
+        plan = plan_micro_batch(state(p0=5, p1=3, bounds={T0: 7}), facts(finished(T0), {T0: 9, T1: 9}), unlimited)
+        assert ranges(plan) == {T0: Range(5, 7), T1: Range(3, 3)}
+
+    def test_nothing_new(self) -> None:
+        """Without records, the checkpoint has all that a restart needs."""
+        assert plan_micro_batch(state(p0=5), facts(finished(T0), {T0: 5}), unlimited) == (state(p0=5), None, [])
+
+    @pytest.mark.parametrize(
+        ("before", "known"),
+        [
+            pytest.param(
+                state(p0=5), {"finished": replace(finished(T0), stores=frozenset({"kafka"}))}, id="commits to another store"
+            ),
+            pytest.param(state(p0=5).replace_topic("t", TopicIdentity(None, 8)), {}, id="topic created again"),
+            pytest.param(state(p0=3), {}, id="a loss has moved a position"),
+            pytest.param(
+                StreamState({T0: PartitionProgress(5, StoredOffset(9))}),
+                {"finished": replace(finished(T0), ranges={T0: Range(0, 5, 0, left=7)}), "has_group": True},
+                id="the group that the query had left has moved on",
+            ),
+        ],
+    )
+    def test_state_to_record(self, before: StreamState, known: dict[str, Any]) -> None:
+        """A micro-batch without records keeps in the checkpoint what a restart needs."""
+        plan = plan_micro_batch(before, replace(facts(finished(T0), {}), **known), unlimited)
+        assert plan.end is not None
+        assert not any(r.size for r in plan.end.ranges.values())
 
     def test_truncated(self) -> None:
-        """A log that ends before the position or a fixed end is a loss, and is read on from its end."""
-        after, [loss] = check_ends(state(p0=5, p1=3), {T0: 4, T1: 3})
+        """A log that ends before the position is a loss, and is read on from its end."""
+        plan = plan_micro_batch(state(p0=5, p1=3), facts(finished(T0), {T0: 4, T1: 3}), unlimited)
+        [loss] = plan.losses
         assert loss.condition.name == "OFFSET_WENT_BACK"
         assert loss.text.startswith("t-0: the log ends at 4, and was read or planned up to 5")
-        assert after.assigned == {T0: PartitionProgress(4, resets=True), T1: PartitionProgress(3)}
-        assert [one.condition.name for one in check_ends(state(p0=5, bounds={T0: 9}), {T0: 8})[1]] == ["OFFSET_WENT_BACK"]
+        assert plan.state.assigned == {T0: PartitionProgress(4, resets=True), T1: PartitionProgress(3)}
 
-
-class TestEndOf:
-    """The offset for the checkpoint."""
+    def test_truncated_before_the_fixed_end(self) -> None:
+        """A log that ends before its fixed end is a loss."""
+        [loss] = plan_micro_batch(state(p0=5, bounds={T0: 9}), facts(finished(T0), {T0: 8}), unlimited).losses
+        assert loss.condition.name == "OFFSET_WENT_BACK"
 
     def test_remembered(self) -> None:
         """Unassigned partitions are remembered with this run's last commit, while they exist."""
         before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, uncommitted_starts={U0: Range(1, 1)})
-        after, end = end_of(before, finished(T0, T1, U0), {T0: OffsetRange(T0, 5, 9)}, cluster())
-        assert end.ranges == {T0: Range(5, 9), T1: Range(5, 5, 4, 77)}
-        assert end.topics == {"t": TopicIdentity(None, 7, 2)}
-        assert (after.uncommitted_starts, after.replaced) == ({}, {})
+        plan = plan_micro_batch(before, facts(finished(T0, T1, U0), {T0: 9}), unlimited)
+        assert ranges(plan) == {T0: Range(5, 9), T1: Range(5, 5, 4, 77)}
+        assert plan.end is not None
+        assert plan.end.topics == {"t": TopicIdentity(None, 7, 2)}
+        assert (plan.state.uncommitted_starts, plan.state.replaced) == ({}, {})
+
+    def test_unsubscribed(self) -> None:
+        """Topics to which the query no longer subscribes stay in the checkpoint with their positions."""
+        known = replace(facts(finished(T0, U0), {T0: 9}), unsubscribed=frozenset({"u"}))
+        plan = plan_micro_batch(state(p0=5), known, unlimited)
+        assert ranges(plan) == {T0: Range(5, 9), U0: Range(5, 5, 0)}
+        assert plan.end is not None
+        assert plan.end.topics == {"t": TopicIdentity(None, 7, 2), "u": TopicIdentity(None, 7, 2)}
+        assert known.current == finished(T0)
 
     def test_stores(self) -> None:
         """The stores of the group's offsets, and what the query has left in others, stay in the checkpoint."""
@@ -227,19 +287,21 @@ class TestEndOf:
         before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)})
         before = replace(before, assigned={T0: replace(before.assigned[T0], elsewhere=left)})
         offset = StreamOffset({T1: Range(3, 5, elsewhere=left)}, finished(T0).topics, frozenset({"zookeeper"}))
-        _, end = end_of(before, offset, {T0: OffsetRange(T0, 5, 9)}, cluster())
-        assert end.ranges == {T0: Range(5, 9, elsewhere=left), T1: Range(5, 5, 4, 77, elsewhere=left)}
-        assert end.stores == {"zookeeper"}
+        plan = plan_micro_batch(before, facts(offset, {T0: 9}), unlimited)
+        assert ranges(plan) == {T0: Range(5, 9, elsewhere=left), T1: Range(5, 5, 4, 77, elsewhere=left)}
+        assert plan.end is not None
+        assert plan.end.stores == {"zookeeper"}
 
     def test_partitions_that_a_broker_does_not_know_yet(self) -> None:
         """A partition that was added and read keeps its position, if the snapshot lacks it."""
         added = TopicPartition("t", 2)
-        _, end = end_of(state(p0=5), finished(T0, added), {T0: OffsetRange(T0, 5, 9)}, cluster())
-        assert end.ranges == {T0: Range(5, 9), added: Range(5, 5, 0)}
+        plan = plan_micro_batch(state(p0=5), facts(finished(T0, added), {T0: 9}), unlimited)
+        assert ranges(plan) == {T0: Range(5, 9), added: Range(5, 5, 0)}
 
     def test_replaced(self) -> None:
         """Nothing of a topic that was created again is remembered."""
         replaced = state(p0=0).replace_topic("t", TopicIdentity(None, 8))
         before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)}, {})
-        _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))
-        assert end == StreamOffset({T0: Range(0, 2)}, {"t": TopicIdentity(None, 8, 0)})
+        known = replace(facts(finished(T0, T1), {T0: 2}), snapshot=cluster(czxid=8))
+        plan = plan_micro_batch(before, known, unlimited)
+        assert plan.end == StreamOffset({T0: Range(0, 2)}, {"t": TopicIdentity(None, 8, 0)})

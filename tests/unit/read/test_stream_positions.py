@@ -43,9 +43,8 @@ class Session:
         """Let a new leader learn the log's end."""
         self.latest = 100
 
-    @property
-    def offsets(self) -> Session:
-        """The store."""
+    def group_offsets(self) -> Session:
+        """Return the store."""
         return self
 
     @property
@@ -266,7 +265,7 @@ def test_first_member_decides() -> None:
     initial = found.initial([T0], offline())
     assert initial.uncommitted == {T0: 100, T1: 100}
     session.stored = {T0: StoredOffset(90, 1)}
-    committed = found.commit(initial)
+    committed = found.commit_starts(initial)
     assert (committed.assigned[T0].position, committed.uncommitted, session.stored[T1].offset) == (90, {}, 100)
 
 
@@ -278,7 +277,7 @@ def test_first_member_decides_a_relative_start(start: dict[str, str]) -> None:
     initial = found.initial([T0], offline())
     assert initial.uncommitted == dict.fromkeys((T0, T1), 70 if "startingOffsets" in start else 50)
     session.stored = {T0: StoredOffset(45, 1)}
-    assert found.commit(initial).assigned[T0].position == 45
+    assert found.commit_starts(initial).assigned[T0].position == 45
 
 
 @pytest.mark.parametrize(
@@ -290,7 +289,7 @@ def test_starts_that_need_no_decision(start: dict[str, str]) -> None:
     found = starts(session, **{"group.id": "g", **start})
     initial = found.initial([T0], offline())
     assert not initial.uncommitted
-    assert found.commit(initial) is initial
+    assert found.commit_starts(initial) is initial
     assert session.stored == {}
 
 
