@@ -28,7 +28,6 @@ from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import AllGroups, Groups, Servers, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import CONSUMER, OFFSETS, Interval, watch_groups
 
 StorageOption = Annotated[
     OffsetsStorage | None,
@@ -41,11 +40,15 @@ StorageOption = Annotated[
 _LIST = columns("group members topics state store", right="members")
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
+_CONSUMER = Column("consumer", "CONSUMER-ID")
 _DESCRIBE = (
     *columns("group topic partition", right="partition"),
-    *OFFSETS,
-    CONSUMER,
+    Column("offset", "CURRENT-OFFSET", right=True),
+    Column("latest", "LOG-END-OFFSET", right=True),
+    Column("lag", right=True),
+    _CONSUMER,
 )
+"""The columns of a table, with the headings of kafka-consumer-groups."""
 _OF_MEMBERS = columns("host client_id")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
 _DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")
@@ -61,11 +64,11 @@ def _assignment_text(assignment: dict[str, list[int]] | None) -> str | None:
 
 
 _OWNED = (Column("partitions", "#PARTITIONS", right=True), Column("assignment", readable=_assignment_text))
-_MEMBERS = (*columns("group"), CONSUMER, *columns("host pattern subscription"), *_OWNED, *columns("timestamp"))
-_MEMBERS_NARROW = (CONSUMER, *columns("pattern subscription"), *_OWNED)
+_MEMBERS = (*columns("group"), _CONSUMER, *columns("host pattern subscription"), *_OWNED, *columns("timestamp"))
+_MEMBERS_NARROW = (_CONSUMER, *columns("pattern subscription"), *_OWNED)
 _INSTANCE = Column("instance", "GROUP-INSTANCE-ID")
-_KAFKA_MEMBERS = (*columns("group"), CONSUMER, _INSTANCE, *columns("host client_id"), *_OWNED)
-_KAFKA_MEMBERS_NARROW = (CONSUMER, *columns("host"), *_OWNED)
+_KAFKA_MEMBERS = (*columns("group"), _CONSUMER, _INSTANCE, *columns("host client_id"), *_OWNED)
+_KAFKA_MEMBERS_NARROW = (_CONSUMER, *columns("host"), *_OWNED)
 
 
 @reads_cluster
@@ -171,8 +174,6 @@ def describe(
     groups: Groups = None,
     all_groups: AllGroups = False,
     storage: StorageOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")] = False,
-    interval: Interval = 2.0,
 ) -> None:
     """Describe groups: offset, latest offset of the log, lag and consumer of each partition.
 
@@ -180,14 +181,11 @@ def describe(
 
     Examples: zkafka groups describe billing --zookeeper zk1:2181/kafka;
     zkafka groups describe billing --bootstrap-server broker1:9092;
-    zkafka groups describe --all-groups --watch --interval 5
+    watch zkafka groups describe --all-groups
     """
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
         stores = target.storage(storage)
-        if watch:
-            watch_groups(target.output, lambda: servers.read_groups(names, stores), interval)
-            return
         reports = servers.read_groups(names, stores)
     target.output.note(*reports.problems)
     _note_idle(target, reports, "" if servers.zookeeper is None else " in ZooKeeper")

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.cluster import open_cluster
-from pyspark_zkafka.inspect.reads import read_cluster
-from pyspark_zkafka.inspect.view_rows import partition_rows
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import Target, parse_pairs, reads_cluster, require_topics
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import Interval
-from pyspark_zkafka.tools.watch import watch as watch_table
 
 _BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
 _NARROW_BROKERS = columns("id rack leaders controller timestamp endpoints", right="id leaders")
@@ -96,43 +90,25 @@ def describe_topics(
     under_replicated: _UnderReplicated = False,
     unavailable: Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")] = False,
     exclude_internal: _Internal = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show the partitions again and again, until Ctrl-C.")] = False,
-    interval: Interval = 2.0,
 ) -> None:
     """Describe topics: the leader, the replicas and the ISR of each partition.
 
     Examples: zkafka topics describe orders --zookeeper zk1:2181/kafka;
-    zkafka topics describe --under-replicated --watch
+    watch zkafka topics describe --under-replicated
     """
-    empty = _NOT_IN_STATE if under_replicated or unavailable else _NO_TOPIC
-
-    def chosen(rows: Iterable[Row]) -> list[Row]:
-        return [
-            {**row, "leader": None if row.get("leader") == -1 else row.get("leader")}
-            for row in rows
-            if (not under_replicated or row["under_replicated"])
-            and (not unavailable or row["offline"])
-            and not (exclude_internal and row["topic"].startswith("__"))
-        ]
-
-    if watch:
-        with open_cluster(target.connection) as source:
-            require_topics(topics or (), source.topic_names() if topics else ())
-            watch_table(
-                target.output,
-                lambda: (chosen(partition_rows(read_cluster(source, ["topics"], topics))), ()),
-                interval,
-                _PARTITIONS,
-                empty=empty,
-            )
-        return
     described = _topic_rows(target, topics, exclude_internal)
     names = {row["topic"] for row in described}
-    partitions = chosen(row for row in target.view("partitions", topics) if row["topic"] in names)
+    partitions = [
+        {**row, "leader": None if row.get("leader") == -1 else row.get("leader")}
+        for row in target.view("partitions", topics)
+        if row["topic"] in names
+        and (not under_replicated or row["under_replicated"])
+        and (not unavailable or row["offline"])
+    ]
     if not (under_replicated or unavailable or target.output.as_json):
         target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.lines("")
-    target.output.rows(partitions, _PARTITIONS, empty)
+    target.output.rows(partitions, _PARTITIONS, _NOT_IN_STATE if under_replicated or unavailable else _NO_TOPIC)
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:

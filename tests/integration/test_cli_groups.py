@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -174,27 +170,6 @@ def test_plan(live: Group) -> None:
     assert [row["owner"] for row in rows] == [row["range"] for row in rows] == [row["sticky"] for row in rows]
     chosen = live.json("plan", live.name, "--strategy", "roundrobin")
     assert [row["roundrobin"] for row in chosen] == [row["roundrobin"] for row in rows]
-
-
-def test_watch(live: Group) -> None:
-    """`--watch --json` prints one list per line until interrupted, and exits with status 0."""
-    command = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()", "groups", "describe", live.name]
-    process = subprocess.Popen(
-        [*command, "--watch", "--interval", "0.2", "--json"],
-        env={**os.environ, "ZKAFKA_ZOOKEEPER": live.cluster.zookeeper_connect},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        lists = [json.loads(process.stdout.readline()) for _ in range(3)]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.stdout.close()
-    assert [row["lag"] for row in lists[-1]] == [6, 0, None, None, 6]
-    assert lists[-1][0]["consumed_per_s"] == 0.0
 
 
 def test_unreadable_member_of_a_plan(group: Group) -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -135,28 +131,3 @@ def test_lag(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Non
     (row,) = [row for row in rows(run("groups", "list", "--lag", "--json")) if row["group"] == group]
     assert row["lag"] == 3
     assert "LAG" not in run("groups", "list").stdout
-
-
-@pytest.mark.long
-def test_watch(breakable_cluster: LocalCluster) -> None:
-    """A watch lists partitions while a replica is out of sync, and Ctrl-C ends it quietly."""
-    topic = f"watched-{secrets.token_hex(4)}"
-    breakable_cluster.create_topic(topic, assignment={0: [0, 1]})
-    breakable_cluster.wait_in_sync(topic)
-    command = [sys.executable, "-m", "pyspark_zkafka.tools", "topics", "describe", topic, "--under-replicated", "--watch"]
-    where = ["--interval", "0.2", "--zookeeper", breakable_cluster.zookeeper_connect, "--json"]
-    with subprocess.Popen([*command, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
-        try:
-            assert watching.stdout is not None
-            lines = iter(watching.stdout)
-            assert json.loads(next(lines)) == []
-            breakable_cluster.stop(1)
-            shown = next(found for line in lines if (found := json.loads(line)))
-            assert [(row["topic"], row["isr"]) for row in shown] == [(topic, [0])]
-            os.kill(watching.pid, signal.SIGINT)
-            _, err = watching.communicate(timeout=30)
-            assert (watching.returncode, err) == (0, "")
-        finally:
-            watching.kill()
-            breakable_cluster.restart(1)
-            breakable_cluster.wait_in_sync(topic)
