@@ -20,7 +20,10 @@ from pyspark_zkafka.wire.protocol import Unsupported
 _KAFKA_PORT = 9092
 _SERVER = re.compile(r"(?:\[(?P<ipv6>[^]/]+)]|(?P<host>[^]:/[]+))(?::(?P<port>[0-9]{0,5}))?")
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-_SECURITY = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.", "https.")
+_OF_TLS = ("ssl.", "enable.ssl.")
+_OF_TOKENS = ("sasl.oauthbearer.", "enable.sasl.oauthbearer.", "https.")
+_OF_KERBEROS = ("sasl.kerberos.",)
+_SECURITY = (*_OF_TLS, *_OF_TOKENS, "sasl.")
 WITHOUT_EFFECT = frozenset(
     {
         "api.version.request",
@@ -167,6 +170,10 @@ class Properties:
             raise Unsupported(f"the value of {name}")
         return _FLAGS[text]
 
+    def ignore(self, prefixes: tuple[str, ...]) -> None:
+        """Leave out the properties with one of these prefixes: they have no effect."""
+        self._left = {name: value for name, value in self._left.items() if not name.startswith(prefixes)}
+
     def finish(self, prefixes: tuple[str, ...] = ("",)) -> None:
         """Raise Unsupported for properties with one of these prefixes that were not read."""
         left = [name for name in self._left if name.startswith(prefixes)]
@@ -190,14 +197,21 @@ def client_settings(given: Properties) -> ClientSettings:
     protocol = given.text("security.protocol", "plaintext").lower()
     if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
         raise Unsupported(f"security.protocol={protocol}")
-    tls, login = _tls(given), _login(given)  # read even if they are not used, for `finish`
-    if protocol.startswith("sasl") and isinstance(login, str):
+    tls, found = _tls(given), _login(given)  # read even if they are not used, for `finish`
+    login = found if protocol.startswith("sasl") else None
+    if isinstance(login, str):
         raise Unsupported(login)
+    is_unused = {
+        _OF_TLS: not protocol.endswith("ssl"),
+        _OF_TOKENS: not isinstance(login, TokenEndpoint | TokenProvider),
+        _OF_KERBEROS: not isinstance(login, Kerberos),
+    }
+    given.ignore(tuple(prefix for prefixes, unused in is_unused.items() if unused for prefix in prefixes))
     return ClientSettings(
         servers=parse_servers(given.text("bootstrap.servers", "")),
         client_id=given.text("client.id", "rdkafka"),
         tls=tls if protocol.endswith("ssl") else None,
-        login=login if protocol.startswith("sasl") and not isinstance(login, str) else None,
+        login=login,
         socket=_socket(given),
         reconnect_backoff=_backoff(given, "reconnect.backoff", 10_000),
         retry_backoff=_backoff(given, "retry.backoff", 1_000),

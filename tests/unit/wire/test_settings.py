@@ -179,3 +179,33 @@ def test_server_of_another_form(server: str) -> None:
     """A server that is not host:port is left to librdkafka."""
     with pytest.raises(Unsupported, match="a bootstrap server that is not host:port"):
         parse_servers(server)
+
+
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "b"}
+
+
+@pytest.mark.parametrize(
+    ("used", "unused"),
+    [
+        pytest.param({}, {"ssl.crl.location": "x", "enable.ssl.certificate.verification": "true"}, id="TLS"),
+        pytest.param({}, {"sasl.mechanism": "PLAIN", "sasl.username": "a"}, id="login"),
+        pytest.param(LOGIN, {"https.ca.pem": "x", "sasl.oauthbearer.method": "oidc"}, id="tokens"),
+        pytest.param(LOGIN, {"sasl.kerberos.kinit.cmd": "kinit", "sasl.kerberos.keytab": "x"}, id="Kerberos"),
+    ],
+)
+def test_properties_without_effect(used: dict[str, str], unused: dict[str, str]) -> None:
+    """Properties of TLS and of logins that the connection does not use change nothing."""
+    assert client_settings_of({**used, **unused}) == client_settings_of(used)
+
+
+@pytest.mark.parametrize(
+    ("used", "name"),
+    [
+        pytest.param({"security.protocol": "SSL"}, "ssl.crl.location", id="TLS"),
+        pytest.param({**LOGIN, "sasl.mechanism": "SCRAM-SHA-256"}, "sasl.unknown", id="login"),
+    ],
+)
+def test_properties_that_would_be_ignored(used: dict[str, str], name: str) -> None:
+    """A property of the security in use that is not supported is named."""
+    with pytest.raises(Unsupported, match=f"^{name}$"):
+        client_settings_of({**used, name: "x"})

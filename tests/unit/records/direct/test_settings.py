@@ -56,7 +56,7 @@ def test_given() -> None:
     [
         ({"debug": "fetch"}, "debug"),
         ({"plugin_library_paths": "x", "debug": "all"}, "debug, plugin.library.paths"),
-        ({"ssl_crl_location": "x"}, "ssl.crl.location"),
+        ({"security_protocol": "SSL", "ssl_crl_location": "x"}, "ssl.crl.location"),
         ({"fetch_min_bytes": "-5"}, "the value of fetch.min.bytes"),
         ({"fetch_error_backoff_ms": "soon"}, "the value of fetch.error.backoff.ms"),
         ({"socket_keepalive_enable": "perhaps"}, "the value of socket.keepalive.enable"),
