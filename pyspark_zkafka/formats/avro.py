@@ -32,18 +32,18 @@ from pyspark_zkafka.formats.avro_types import (
     schema_of,
     wider_kind,
 )
-from pyspark_zkafka.formats.codec import Decoded, inner_path
+from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.format import Format, Schema
+from pyspark_zkafka.formats.types import inner_path
 from pyspark_zkafka.model.records import parts_of, projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
-
-__all__ = ["AvroSchema", "evolving_schema_of", "parse", "schema_of"]
 
 _CACHED = 512
 _MOST_NODES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class AvroSchema:
+class AvroSchema(Schema):
     """An Avro schema: its text, and the texts of the schemas that it refers to, with their names."""
 
     text: str
@@ -57,22 +57,28 @@ class AvroSchema:
     def type(self) -> pa.DataType:
         return arrow_type(self.root)
 
+    @property
+    def name(self) -> str | None:
+        return self.root.name or None
+
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return arrow_type(self.root, wanted)
 
     def decoder(self, writer: AvroSchema | None, type: pa.DataType, *, confluent: bool = False) -> AvroDecoder:
-        """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
         return _decoder(self, writer or self, type, confluent)
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> AvroEncoder:
         return AvroEncoder(self.root, type, confluent=confluent)
 
 
-def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
+def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> AvroSchema:
     """Return a schema. `message` is for other formats."""
-    schema = AvroSchema(text, tuple(sorted((references or {}).items())))
+    schema = AvroSchema(text, tuple(sorted(references.items())))
     parse_type(schema.text, schema.references)
     return schema
+
+
+AVRO = Format("avro", "AVRO", parse, text_of=schema_of, evolving_text_of=evolving_schema_of)
 
 
 @lru_cache(_CACHED)

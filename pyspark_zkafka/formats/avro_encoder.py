@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.avro_types import AvroType, invalid, wider_kind
-from pyspark_zkafka.formats.codec import BINARIES, STRINGS, TypeLimits, inner_path, is_list, require_fit, varint
+from pyspark_zkafka.formats.codec import require_fit, varint
+from pyspark_zkafka.formats.types import BINARIES, STRINGS, TypeLimits, inner_path, is_list
 from pyspark_zkafka.model.rows import first_not_utf8
 from pyspark_zkafka.model.spark_types import spark_name
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.engines import HAS_TIMES
 from pyspark_zkafka.errors import OptionError, excerpt, listing
-from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, STRINGS, TypeLimits, is_list
+from pyspark_zkafka.formats.types import NOT_WANTED, RECORD, STRINGS, TypeLimits, is_list
 from pyspark_zkafka.model.spark_types import spark_name
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from functools import partial, reduce
 from itertools import chain
@@ -25,38 +25,35 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import excerpt
 from pyspark_zkafka.formats.codec import (
-    BINARIES,
     REFUSALS,
-    STRINGS,
     Decoded,
-    Schema,
     decode_rows,
     dictionaries,
     encode_rows,
     first_refused,
     grouped,
-    inner_path,
-    is_list,
     masked,
     offsets_of,
     require_fit,
 )
+from pyspark_zkafka.formats.format import Format, Schema
 from pyspark_zkafka.formats.json_types import (
     RAW,
     References,
     check_forms,
     check_text,
     has_constraints,
+    json_schema_of,
     mismatches,
     public_type,
     schema_of,
+    title_of,
     type_of,
     validator,
 )
+from pyspark_zkafka.formats.types import BINARIES, STRINGS, inner_path, is_list
 from pyspark_zkafka.model.records import not_null_problems
 from pyspark_zkafka.model.spark_types import spark_name
-
-__all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
 _NON_FINITE = {
     **dict.fromkeys(("Infinity", "+Infinity", "+INF"), math.inf),
@@ -81,7 +78,7 @@ _ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSchema:
+class JsonSchema(Schema):
     """A JSON Schema, or a type of Spark, with the documents that it refers to. `own` is the type that it was made from."""
 
     text: str
@@ -92,10 +89,14 @@ class JsonSchema:
     def type(self) -> pa.DataType:
         return public_type(type_of(self.text, self.references))
 
+    @property
+    def name(self) -> str | None:
+        return title_of(self.text)
+
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return public_type(type_of(self.text, self.references, wanted))
 
-    def decoder(self, writer: Schema | None, type: pa.DataType, *, confluent: bool = False) -> JsonDecoder:
+    def decoder(self, writer: JsonSchema | None, type: pa.DataType, *, confluent: bool = False) -> JsonDecoder:
         """Return a decoder; the writer's schema does not matter."""
         return JsonDecoder(type, type_of(self.text, self.references, type))
 
@@ -114,6 +115,9 @@ class JsonSchema:
         doubtful = _NULLS if own is not None else _ANY if every_row else _NOT_TYPED
         return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), doubtful)
 
+    def made_from(self, type: pa.DataType) -> JsonSchema:
+        return replace(self, own=type)
+
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
     """Parse a JSON Schema, or Spark's DDL: ``id bigint, name string``, or ``struct<id: bigint>``.
@@ -127,6 +131,9 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
         raise FORMAT_LIBRARY_MISSING(f"The format json needs {exc.name}; run pip install 'pyspark-zkafka[json]'") from exc
     check_text(text, references)
     return JsonSchema(text, tuple(sorted(references.items())))
+
+
+JSON = Format("json", "JSON", parse, text_of=schema_of, registrable=json_schema_of, reads_writers_schema=False)
 
 
 # Decoding

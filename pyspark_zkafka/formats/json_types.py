@@ -6,7 +6,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
@@ -17,7 +17,16 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import BINARIES, NOT_WANTED, RECORD, STRINGS, TypeLimits, inner_path, is_list
+from pyspark_zkafka.formats.types import (
+    BINARIES,
+    NOT_WANTED,
+    RECORD,
+    STRINGS,
+    TypeLimits,
+    inner_path,
+    is_list,
+    nullable_type,
+)
 from pyspark_zkafka.model.records import parts_of, shape_of
 from pyspark_zkafka.model.spark_types import is_variant, spark_name
 
@@ -40,15 +49,7 @@ _FORMATS = {"date-time": pa.timestamp("us", "UTC"), "date-time-local": pa.timest
 
 def public_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that Spark gets."""
-    if kind == RAW:
-        return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, public_type(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(public_type(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, kind.item_field.with_type(public_type(kind.item_type)))
-    return kind
+    return nullable_type(kind, lambda kind: pa.string() if kind == RAW else kind)
 
 
 def _array(element: pa.DataType) -> pa.DataType:
@@ -61,6 +62,14 @@ def _array(element: pa.DataType) -> pa.DataType:
 def is_json_schema(text: str) -> bool:
     """Return whether the text is JSON Schema, and not DDL."""
     return text.lstrip()[:1] in {"{", "[", ""}
+
+
+def title_of(text: str) -> str | None:
+    """Return a JSON Schema's title; None if it has none, or the text is DDL."""
+    with suppress(ValueError, AttributeError):  # DDL, and documents that are no objects
+        title: str | None = json.loads(text).get("title")
+        return title
+    return None
 
 
 def check_text(text: str, references: Mapping[str, str]) -> None:
@@ -341,6 +350,11 @@ def schema_of(type: pa.DataType) -> str:
     check_forms(type)
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": RECORD, **_schema_of(type)}
     return json.dumps(schema, indent=2)
+
+
+def json_schema_of(text: str) -> str:
+    """Return a JSON Schema, which may also be given as DDL."""
+    return text if is_json_schema(text) else schema_of(spark_type(text))
 
 
 def _schema_of(kind: pa.DataType) -> dict[str, Any]:

@@ -16,19 +16,16 @@ import pyarrow as pa
 
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import (
-    BINARIES,
-    STRINGS,
     Decoded,
     decode_rows,
     dictionaries,
     encode_rows,
     grouped,
-    inner_path,
-    is_list,
     masked,
     offsets_of,
     require_fit,
 )
+from pyspark_zkafka.formats.types import BINARIES, STRINGS, inner_path, is_list
 from pyspark_zkafka.model.spark_types import spark_name
 
 if TYPE_CHECKING:
