@@ -51,7 +51,7 @@ from pyspark_zkafka.formats.json_types import (
     type_of,
     validator,
 )
-from pyspark_zkafka.formats.types import BINARIES, STRINGS, inner_path, is_list
+from pyspark_zkafka.formats.types import BINARIES, STRINGS, TypeVisitor, inner_path
 from pyspark_zkafka.model.records import not_null_problems
 from pyspark_zkafka.model.spark_types import spark_name
 
@@ -146,7 +146,7 @@ class JsonDecoder:
     def __init__(self, type: pa.DataType, schema: pa.DataType) -> None:
         check_forms(type)
         self._type = type
-        self._read = _reader(type, schema, "", self._column_text)
+        self._read = _Readers(self._column_text).visit(type, schema)
         self._has_decimals = "decimal" in str(type)
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
@@ -257,43 +257,58 @@ def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType |
     return found
 
 
-def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _Read:
-    """Return a function that makes a column of parsed values. It raises ValueError for a value of another type.
+class _Readers(TypeVisitor[pa.DataType, _Read]):
+    """Makes the function that builds a column from parsed values. It raises ValueError for a value of another type.
 
-    The schema's type has RAW where the column has JSON text, also of strings. `text` makes the text.
+    The partner is the schema's type, which has RAW where the column has JSON text, also of strings. `text` makes the text.
     """
-    schema = _of_form(schema, kind)
-    if schema == RAW:
-        return lambda values: pa.array([None if v is None else text(v) for v in values], kind)
-    if pa.types.is_struct(kind):
-        columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name), text)) for f in kind]
+
+    def __init__(self, text: _Text) -> None:
+        self._text = text
+
+    def visit(self, kind: pa.DataType, schema: pa.DataType, path: str = "") -> _Read:
+        return super().visit(kind, _of_form(schema, kind), path)
+
+    def of_struct(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        columns = [(f.name, self.visit(f.type, schema.field(f.name).type, inner_path(path, f.name))) for f in kind]
 
         def build(rows: list[Any], mask: pa.Array) -> pa.Array:
             arrays = [read([row.get(name) for row in rows]) for name, read in columns]
             return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
-    elif pa.types.is_list(kind):
-        elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"), text)
+        return _checked(build, dict, "object", path)
+
+    def of_list(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        elements = self.visit(kind.value_type, schema.value_type, inner_path(path, "element"))
 
         def build(rows: list[Any], mask: pa.Array) -> pa.Array:
             found = elements(list(chain.from_iterable(rows)))
             return pa.ListArray.from_arrays(offsets_of(rows), found, type=kind, mask=mask)
 
-    elif pa.types.is_map(kind):
-        items = _reader(kind.item_type, schema.item_type, inner_path(path, "value"), text)
+        return _checked(build, list, "array", path)
+
+    def of_map(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        items = self.visit(kind.item_type, schema.item_type, inner_path(path, "value"))
 
         def build(rows: list[Any], mask: pa.Array) -> pa.Array:
             keys = pa.array(list(chain.from_iterable(rows)), kind.key_type)
             found = items(list(chain.from_iterable(row.values() for row in rows)))
             return pa.MapArray.from_arrays(offsets_of(rows), keys, found, type=kind, mask=mask)
 
-    else:
-        return lambda values: _scalars(values, kind, path, text)
-    form, named = (list, "array") if pa.types.is_list(kind) else (dict, "object")
+        return _checked(build, dict, "object", path)
+
+    def of_scalar(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        if schema == RAW:
+            return lambda values: pa.array([None if v is None else self._text(v) for v in values], kind)
+        return lambda values: _scalars(values, kind, path, self._text)
+
+
+def _checked(build: Callable[[list[Any], pa.Array], pa.Array], form: type, named: str, path: str) -> _Read:
+    """Return a function that refuses other values than arrays or objects, and masks null."""
 
     def read(values: list[Any]) -> pa.Array:
         _check(values, {form}, path, named)
-        empty: Any = form()
+        empty = form()
         return build([value or empty for value in values], pa.array([value is None for value in values], pa.bool_()))
 
     return read
@@ -380,7 +395,7 @@ class JsonEncoder:
         self._validator = validator
         self._doubtful = doubtful
         check_forms(type)
-        self._write = _writer(type, schema)
+        self._write = _Writers().visit(type, schema)
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the documents, null where the row is null. Null fields are left out, unless the schema requires them.
@@ -392,7 +407,7 @@ class JsonEncoder:
     def _encode(self, column: pa.Array) -> list[bytes | None]:
         import orjson
 
-        write = self._write if column.type == self._type else _writer(column.type, self._schema)
+        write = self._write if column.type == self._type else _Writers().visit(column.type, self._schema)
         values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
         documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
         if self._validator is not None and column.type == self._type:
@@ -418,17 +433,18 @@ class JsonEncoder:
             raise INVALID_SCHEMA(f"The JSON schema cannot validate rows: {exc}. Correct the schema") from exc
 
 
-def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
-    """Return a function that turns a column into values for orjson.
+class _Writers(TypeVisitor[pa.DataType, _Write]):
+    """Makes the function that turns a column into values for orjson.
 
-    The schema's type has RAW where the strings of the column are JSON text.
+    The partner is the schema's type, which has RAW where the strings of the column are JSON text.
     """
-    import orjson
 
-    schema = _of_form(schema, kind)
-    if pa.types.is_struct(kind):
+    def visit(self, kind: pa.DataType, schema: pa.DataType, path: str = "") -> _Write:
+        return super().visit(kind, _of_form(schema, kind), path)
+
+    def of_struct(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Write:
         names = [field.name for field in kind]
-        writers = [_writer(f.type, schema.field(f.name).type) for f in kind]
+        writers = [self.visit(f.type, schema.field(f.name).type) for f in kind]
         required = {f.name for f in schema if b"required" in (f.metadata or {})}
 
         def write_structs(column: pa.Array) -> list[Any]:
@@ -440,25 +456,31 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
             return masked(column, rows)
 
         return write_structs
-    if is_list(kind):
-        elements = _writer(kind.value_type, schema.value_type)
+
+    def of_list(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Write:
+        elements = self.visit(kind.value_type, schema.value_type)
         return lambda column: grouped(column, elements)
-    if pa.types.is_map(kind):
-        items = _writer(kind.item_type, schema.item_type)
+
+    def of_map(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Write:
+        items = self.visit(kind.item_type, schema.item_type)
         return lambda column: dictionaries(column, pa.Array.to_pylist, items)
-    if schema == RAW:
-        return _json_texts
-    if pa.types.is_floating(kind):
-        return _floats
-    if pa.types.is_decimal(kind):
-        return lambda column: [None if v is None else orjson.Fragment(format(v, "f")) for v in column.to_pylist()]
-    if kind in BINARIES:
-        return lambda column: [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
-    if pa.types.is_timestamp(kind):
-        return lambda column: _timestamps(column).to_pylist()
-    if kind == pa.date32():
-        return lambda column: _in_years(column).cast(pa.string()).to_pylist()
-    return lambda column: column.to_pylist()
+
+    def of_scalar(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Write:
+        import orjson
+
+        if schema == RAW:
+            return _json_texts
+        if pa.types.is_floating(kind):
+            return _floats
+        if pa.types.is_decimal(kind):
+            return lambda column: [None if v is None else orjson.Fragment(format(v, "f")) for v in column.to_pylist()]
+        if kind in BINARIES:
+            return lambda column: [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
+        if pa.types.is_timestamp(kind):
+            return lambda column: _timestamps(column).to_pylist()
+        if kind == pa.date32():
+            return lambda column: _in_years(column).cast(pa.string()).to_pylist()
+        return lambda column: column.to_pylist()
 
 
 def _json_texts(column: pa.Array) -> list[Any]:

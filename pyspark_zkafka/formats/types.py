@@ -1,16 +1,20 @@
-"""Types of columns, their parts, and limits on the types of foreign schemas."""
+"""Types of columns: the visitor of walks over a type next to a schema, and limits on the types of foreign schemas."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError
+
+_Partner = TypeVar("_Partner")
+_Result = TypeVar("_Result")
 
 RECORD = "topLevelRecord"
 """The name of the record in a schema that is made from a type, as in Spark's to_avro."""
@@ -24,7 +28,37 @@ NOT_WANTED = pa.string()
 _NOTHING = pa.struct([])  # the wanted type of a part that the frame's type lacks, because its form differs: an error
 
 
-# --- Parts -------------------------------------------------------------------------------------------------------------
+# --- Walks -------------------------------------------------------------------------------------------------------------
+
+
+class TypeVisitor(ABC, Generic[_Partner, _Result]):
+    """A walk over the type of a column, and next to it over a partner, such as the schema to write the column by.
+
+    `visit` chooses the method for the form of the type. This method visits the parts, with their partners, and makes its
+    result from theirs. A visitor that treats null or unions alike for all forms extends `visit` itself. The path names a
+    part in errors; it is empty for the column.
+    """
+
+    def visit(self, type: pa.DataType, partner: _Partner, path: str = "") -> _Result:
+        if pa.types.is_struct(type):
+            return self.of_struct(type, partner, path)
+        if is_list(type):
+            return self.of_list(type, partner, path)
+        if pa.types.is_map(type):
+            return self.of_map(type, partner, path)
+        return self.of_scalar(type, partner, path)
+
+    @abstractmethod
+    def of_struct(self, type: pa.DataType, partner: _Partner, path: str) -> _Result: ...
+
+    @abstractmethod
+    def of_list(self, type: pa.DataType, partner: _Partner, path: str) -> _Result: ...
+
+    @abstractmethod
+    def of_map(self, type: pa.DataType, partner: _Partner, path: str) -> _Result: ...
+
+    @abstractmethod
+    def of_scalar(self, type: pa.DataType, partner: _Partner, path: str) -> _Result: ...
 
 
 def is_list(kind: pa.DataType) -> bool:
