@@ -121,7 +121,7 @@ class _UnresolvedError(Exception):
 
 
 class _Compiler:
-    """Builds a decoder's program. A node that is -1 for its column skips a value."""
+    """Builds a decoder's program. A node with the column -1 skips its value."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[int, ...]] = []
@@ -204,7 +204,7 @@ class _Compiler:
         return self._link(node, _RECORD, -1, [skipped, self._set(empty, _MEMBER, column, 0, -1)])
 
     def _branches(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
-        """Read each branch of the writer's union. Those that cannot be read are errors only where they occur."""
+        """Compile each branch of the writer's union. A branch that the reader lacks makes only its own values malformed."""
         nodes, errors = [], []
         for number, branch in enumerate(writer.branches):
             try:
@@ -217,7 +217,7 @@ class _Compiler:
         return nodes
 
     def _value(self, node: int, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> int:
-        """Read a value, neither of whose types is a union."""
+        """Compile a read where neither the writer's nor the reader's type is a union."""
         if not _matches(writer, reader):
             raise _UnresolvedError(f"{path or 'the value'} is {writer} for the writer and {reader} for the reader")
         if reader.is_decimal and writer.is_decimal and reader.scale != writer.scale:
@@ -244,7 +244,7 @@ class _Compiler:
         return self._set(node, _OPS[writer.kind], column, item, number=int(is_empty))
 
     def _fields(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
-        """Read or skip each field of the writer's, then add the defaults of the others that are requested."""
+        """Read or skip each of the writer's fields, then add the defaults of requested fields that the writer lacks."""
         taken = _matched_fields(writer, reader)
         places = {f.name: i for i, f in enumerate(type)}
         nodes, missing = [], {f.name: f for f in reader.fields if f.name in places}
@@ -400,9 +400,9 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class AvroDecoder:
-    """Decodes payloads by a compiled pair of schemas: nodes, links, columns and constants. Thread-safe.
+    """Decodes payloads by a compiled pair of schemas. Thread-safe.
 
-    `paths` has the field of each node.
+    The program has nodes, links, columns and constants. `paths` has the field of each node.
     """
 
     program: tuple[npt.NDArray[Any], ...]

@@ -1,6 +1,7 @@
 """Encodes Arrow columns as Avro, a whole column at a time.
 
-Each type has a function from a column of values to columns of parts of their bytes, which are joined in the end.
+Each part of a type has a function that turns a column of values into columns of byte strings. In the end, the byte strings
+of each row are joined.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: i
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """Zigzag varints."""
+    """Encode numbers as zigzag varints."""
     bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     if (most := int(bits.max(initial=0))) < 0x80:
         return _binary(bits.astype(np.uint8), 1, len(numbers))
@@ -139,14 +140,14 @@ def _text(path: str) -> _Encode:
 
 
 def _big_endian(values: pa.Array) -> npt.NDArray[np.uint8]:
-    """The 16 bytes of each decimal."""
+    """Return the 16 bytes of each decimal, most significant byte first."""
     start = 16 * values.offset
     data = np.frombuffer(values.buffers()[1] or b"", np.uint8)[start : start + 16 * len(values)]
     return data.reshape(-1, 16)[:, ::-1]
 
 
 def _decimal_bytes(values: pa.Array, rows: _Rows) -> list[pa.Array]:
-    """The fewest bytes that have each number, behind their length."""
+    """Encode each decimal in the shortest two's complement, length first."""
     data = _big_endian(values)
     sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
     is_redundant = (data[:, :-1] == sign) & ((data[:, 1:] ^ sign) < 0x80)
@@ -219,7 +220,7 @@ class _Encoders(TypeVisitor[AvroType, _Encode]):
 
         return encode
 
-    # The functions below are for values of a type that is no union, none of them null.
+    # The functions that these methods return take values without nulls.
 
     def of_struct(self, type: pa.DataType, avro: AvroType, path: str) -> _Encode:
         if avro.kind != "record":

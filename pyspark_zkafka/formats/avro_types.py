@@ -109,7 +109,7 @@ class AvroType:
 
 @dataclass(eq=False, slots=True)
 class AvroField:
-    """A field of a record. `default` is JSON, and only there if `has_default`."""
+    """A field of a record. `default` is a value in JSON, and counts only with `has_default`."""
 
     name: str
     type: AvroType
@@ -136,7 +136,7 @@ def parse_type(text: str, references: tuple[tuple[str, str], ...]) -> AvroType:
 
 
 class _Parser:
-    """Named types are shared by a schema and its references."""
+    """Parses a schema and its references, which share their named types."""
 
     def __init__(self, references: tuple[tuple[str, str], ...]) -> None:
         self._pending = dict(references)
@@ -221,7 +221,7 @@ class _Parser:
 
 
 def _with_logical(made: AvroType, found: Mapping[str, Any]) -> AvroType:
-    """Add the logical type, if it fits; Avro ignores others."""
+    """Add the logical type if it fits the type. Avro ignores a logical type that does not fit."""
     logical = found.get("logicalType")
     if logical in ("decimal", "custom-decimal"):
         made.precision, made.scale = precision, scale = found.get("precision", 0), found.get("scale", 0)

@@ -2,7 +2,7 @@
 
 In Confluent's wire format, a payload names its writer's schema: it starts with a zero byte and the four bytes of a
 schema's id. A Protobuf payload continues with the place of its message in the file. Alternatively, a record header has
-this, or a byte 1 and the schema's GUID instead of the id.
+these bytes, or a byte 1 and the schema's GUID instead of the id.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class PinnedColumn:
     origin: str = ""
 
     def type(self, wanted: pa.DataType | None = None) -> pa.DataType | None:
-        """Return the type of the column, or as far as a frame wants it; None if the frame's schema declares it."""
+        """Return the column's type, with the fields that a frame wants; None if the frame's schema declares the type."""
         if self.schema is None:
             return None
         with named_errors(f"{self.origin} cannot be used"):
             return require_depth(self.schema.type if wanted is None else self.schema.projection(wanted))
 
     def reader(self, type: pa.DataType) -> Schema:
-        """Return the schema to read a declared type by."""
+        """Return the schema by which payloads become a column of the declared type."""
         if self.schema is not None:
             return self.schema
         format = format_of(self.format.base)
@@ -118,7 +118,7 @@ def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
 
 
 def _registered(column: ColumnFormat, options: ReadOptions) -> tuple[StoredSchema, str]:
-    """Return the one schema of the subjects of all topics."""
+    """Return the schema that the subjects of all topics share, and its origin for errors."""
     if options.formats is None or options.formats.registry is None:
         raise INVALID_OPTION(f"{column.column}.format={column.name} needs schema.registry.url")
     registry = open_registry(options.formats.registry)
@@ -364,7 +364,7 @@ def _payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) 
 
 
 def _header_groups(headers: pa.Array, name: str) -> tuple[dict[_Prefix, _Rows], dict[int, str]]:
-    """Return the rows with a schema's id in the header of a name, by prefix, and those with a malformed header."""
+    """Group rows by the schema's id in the header of a name. Also return the reasons for rows with a malformed header."""
     groups: dict[_Prefix, _Rows] = {}
     malformed: dict[int, str] = {}
     entries = headers.flatten()

@@ -42,7 +42,7 @@ class EncodingPlan:
 
 
 def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | None:
-    """Find the schemas to write by, and register them; None without formats. May ask the registry.
+    """Find the schemas to write by, and register them. Return None without formats. May ask the registry.
 
     Raises INVALID_SCHEMA for a column that its schema does not accept, and SchemaRegistryError.
     """

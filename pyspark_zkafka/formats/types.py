@@ -25,7 +25,7 @@ BINARIES = (pa.binary(), pa.large_binary())
 NOT_WANTED = pa.string()
 """The type of a struct's fields that the frame does not ask for. Only their names matter, for errors."""
 
-_NOTHING = pa.struct([])  # the wanted type of a part that the frame's type lacks, because its form differs: an error
+_NOTHING = pa.struct([])  # wanted of a part that the frame's type lacks, which later is an error, as the forms differ
 
 
 # --- Walks -------------------------------------------------------------------------------------------------------------
@@ -64,6 +64,11 @@ class TypeVisitor(ABC, Generic[_Partner, _Result]):
 def is_list(kind: pa.DataType) -> bool:
     """True for a list with offsets of any size."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def array_of(element: pa.DataType) -> pa.DataType:
+    """Return the type of an array, whose elements may be null."""
+    return pa.list_(pa.field("element", element))
 
 
 def inner_path(path: str, name: str) -> str:
@@ -118,10 +123,12 @@ class TypeLimits:
 
     @contextmanager
     def level(self, *path: str, is_whole: bool = False) -> Iterator[None]:
-        """Count a part, whose type is built in the ``with`` block: a field, "element" or "value", or one inside another.
+        """Count a part, whose type is built in the ``with`` block.
 
-        Without a path, the part has the type of this level. With `is_whole`, everything in it is built. Raises
-        INVALID_SCHEMA if there are too many fields or levels.
+        The path leads to the part by names of fields, "element" and "value". Without a path, the part has the type of this
+        level. With `is_whole`, everything in the part is built.
+
+        Raises INVALID_SCHEMA if there are too many fields or levels.
         """
         outer = self._wanted
         self._wanted = None if is_whole else reduce(_part, path, outer)
@@ -144,7 +151,7 @@ def require_depth(type: pa.DataType) -> pa.DataType:
 
 
 def _part(type: pa.DataType | None, name: str) -> pa.DataType | None:
-    """Return the type of a field, an element or a value; `_NOTHING` if there is none of the name."""
+    """Return the type of a field, an element or a value; `_NOTHING` if the type has no part of the name."""
     if type is None:
         return None
     if pa.types.is_struct(type):
