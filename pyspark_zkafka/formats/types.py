@@ -25,7 +25,7 @@ BINARIES = (pa.binary(), pa.large_binary())
 NOT_WANTED = pa.string()
 """The type of a struct's fields that the frame does not ask for. Only their names matter, for errors."""
 
-_NOTHING = pa.struct([])  # wanted of a part that the frame's type lacks, which later is an error, as the forms differ
+_NOTHING = pa.struct([])  # wants no part: the frame's type has another form than the schema, which is an error later
 
 
 # --- Walks -------------------------------------------------------------------------------------------------------------
