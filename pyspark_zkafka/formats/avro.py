@@ -32,18 +32,18 @@ from pyspark_zkafka.formats.avro_types import (
     schema_of,
     wider_kind,
 )
-from pyspark_zkafka.formats.codec import Decoded, inner_path
+from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.format import Format, Schema
+from pyspark_zkafka.formats.types import inner_path
 from pyspark_zkafka.model.records import parts_of, projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
-
-__all__ = ["AvroSchema", "evolving_schema_of", "parse", "schema_of"]
 
 _CACHED = 512
 _MOST_NODES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class AvroSchema:
+class AvroSchema(Schema):
     """An Avro schema: its text, and the texts of the schemas that it refers to, with their names."""
 
     text: str
@@ -57,22 +57,28 @@ class AvroSchema:
     def type(self) -> pa.DataType:
         return arrow_type(self.root)
 
+    @property
+    def name(self) -> str | None:
+        return self.root.name or None
+
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return arrow_type(self.root, wanted)
 
     def decoder(self, writer: AvroSchema | None, type: pa.DataType, *, confluent: bool = False) -> AvroDecoder:
-        """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
         return _decoder(self, writer or self, type, confluent)
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> AvroEncoder:
         return AvroEncoder(self.root, type, confluent=confluent)
 
 
-def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
+def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> AvroSchema:
     """Return a schema. `message` is for other formats."""
-    schema = AvroSchema(text, tuple(sorted((references or {}).items())))
+    schema = AvroSchema(text, tuple(sorted(references.items())))
     parse_type(schema.text, schema.references)
     return schema
+
+
+AVRO = Format("avro", "AVRO", parse, text_of=schema_of, evolving_text_of=evolving_schema_of)
 
 
 @lru_cache(_CACHED)
@@ -115,7 +121,7 @@ class _UnresolvedError(Exception):
 
 
 class _Compiler:
-    """Builds a decoder's program. A node that is -1 for its column skips a value."""
+    """Builds a decoder's program. A node with the column -1 skips its value."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[int, ...]] = []
@@ -198,7 +204,7 @@ class _Compiler:
         return self._link(node, _RECORD, -1, [skipped, self._set(empty, _MEMBER, column, 0, -1)])
 
     def _branches(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
-        """Read each branch of the writer's union. Those that cannot be read are errors only where they occur."""
+        """Compile each branch of the writer's union. A branch that the reader lacks makes only its own values malformed."""
         nodes, errors = [], []
         for number, branch in enumerate(writer.branches):
             try:
@@ -211,7 +217,7 @@ class _Compiler:
         return nodes
 
     def _value(self, node: int, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> int:
-        """Read a value, neither of whose types is a union."""
+        """Compile a read where neither the writer's nor the reader's type is a union."""
         if not _matches(writer, reader):
             raise _UnresolvedError(f"{path or 'the value'} is {writer} for the writer and {reader} for the reader")
         if reader.is_decimal and writer.is_decimal and reader.scale != writer.scale:
@@ -238,7 +244,7 @@ class _Compiler:
         return self._set(node, _OPS[writer.kind], column, item, number=int(is_empty))
 
     def _fields(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
-        """Read or skip each field of the writer's, then add the defaults of the others that are requested."""
+        """Read or skip each of the writer's fields, then add the defaults of requested fields that the writer lacks."""
         taken = _matched_fields(writer, reader)
         places = {f.name: i for i, f in enumerate(type)}
         nodes, missing = [], {f.name: f for f in reader.fields if f.name in places}
@@ -394,9 +400,9 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class AvroDecoder:
-    """Decodes payloads by a compiled pair of schemas: nodes, links, columns and constants. Thread-safe.
+    """Decodes payloads by a compiled pair of schemas. Thread-safe.
 
-    `paths` has the field of each node.
+    The program has nodes, links, columns and constants. `paths` has the field of each node.
     """
 
     program: tuple[npt.NDArray[Any], ...]

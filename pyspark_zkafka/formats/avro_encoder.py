@@ -1,6 +1,7 @@
 """Encodes Arrow columns as Avro, a whole column at a time.
 
-Each type has a function from a column of values to columns of parts of their bytes, which are joined in the end.
+Each part of a type has a function that turns a column of values into columns of byte strings. In the end, the byte strings
+of each row are joined.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import OptionError, excerpt, listing
 from pyspark_zkafka.formats.avro_types import AvroType, invalid, wider_kind
-from pyspark_zkafka.formats.codec import BINARIES, STRINGS, TypeLimits, inner_path, is_list, require_fit, varint
+from pyspark_zkafka.formats.codec import require_fit, varint
+from pyspark_zkafka.formats.types import BINARIES, STRINGS, TypeLimits, TypeVisitor, inner_path
 from pyspark_zkafka.model.rows import first_not_utf8
 from pyspark_zkafka.model.spark_types import spark_name
 
@@ -33,10 +35,10 @@ class AvroEncoder:
     """Encodes a column of one type by a schema. With `confluent`, bytes that are a whole payload have no length."""
 
     def __init__(self, schema: AvroType, type: pa.DataType, *, confluent: bool = False) -> None:
-        problems: list[str] = []
-        self._encode = _encoder(schema, type, "", problems)
+        encoders = _Encoders()
+        self._encode = encoders.visit(type, schema)
         self._has_length = schema.kind != "bytes" or not confluent
-        require_fit(problems, "the Avro schema")
+        require_fit(encoders.problems, "the Avro schema")
 
     def encode(self, column: pa.Array) -> pa.Array:
         is_valid = np.asarray(column.is_valid())
@@ -64,7 +66,7 @@ def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: i
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """Zigzag varints."""
+    """Encode numbers as zigzag varints."""
     bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     if (most := int(bits.max(initial=0))) < 0x80:
         return _binary(bits.astype(np.uint8), 1, len(numbers))
@@ -138,14 +140,14 @@ def _text(path: str) -> _Encode:
 
 
 def _big_endian(values: pa.Array) -> npt.NDArray[np.uint8]:
-    """The 16 bytes of each decimal."""
+    """Return the 16 bytes of each decimal, most significant byte first."""
     start = 16 * values.offset
     data = np.frombuffer(values.buffers()[1] or b"", np.uint8)[start : start + 16 * len(values)]
     return data.reshape(-1, 16)[:, ::-1]
 
 
 def _decimal_bytes(values: pa.Array, rows: _Rows) -> list[pa.Array]:
-    """The fewest bytes that have each number, behind their length."""
+    """Encode each decimal in the shortest two's complement, length first."""
     data = _big_endian(values)
     sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
     is_redundant = (data[:, :-1] == sign) & ((data[:, 1:] ^ sign) < 0x80)
@@ -157,83 +159,115 @@ def _decimal_bytes(values: pa.Array, rows: _Rows) -> list[pa.Array]:
 # --- Types -------------------------------------------------------------------------------------------------------------
 
 
-def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
-    """Return the function for values that may be null; adds what does not fit to the problems."""
-    marks = {branch: varint(number) for number, branch in enumerate(avro.branches)}
-    null = next((mark for branch, mark in marks.items() if branch.kind == "null"), None)
-    if null is not None and pa.types.is_null(type):
-        return _always(null)
-    values = avro.values
-    if wider_kind(values) is not None:
-        values = [value for value in values if _scalar(value, type) is not None][:1] or values[-1:]
-    if len(values) == 1:
-        mark, plain = marks.get(values[0]), _plain(values[0], type, path, problems)
-    else:
-        mark, plain = None, _members(avro, type, path, marks, problems)
+class _Encoders(TypeVisitor[AvroType, _Encode]):
+    """Makes the function that encodes a column by a schema. `problems` has what does not fit the schema."""
 
-    def encode(found: pa.Array, rows: _Rows) -> list[pa.Array]:
-        if found.null_count and avro.kind != "null":
-            if null is None:
-                _refused(rows, found.is_null(), path, f"is null, which the schema's {avro} does not allow")
-            is_valid = np.asarray(found.is_valid())
-            encoded = _joined(encode(found.drop_null(), rows[is_valid]))
-            return [_lookup(is_valid.astype(np.int64), [_constant(null or b"", found.null_count), encoded])]
-        encoded = plain(found, rows)
-        return encoded if mark is None else [_constant(mark, len(found)), *encoded]
+    def __init__(self) -> None:
+        self.problems: list[str] = []
 
-    return encode
+    def visit(self, type: pa.DataType, avro: AvroType, path: str = "") -> _Encode:
+        """Return the function for values that may be null."""
+        marks = {branch: varint(number) for number, branch in enumerate(avro.branches)}
+        null = next((mark for branch, mark in marks.items() if branch.kind == "null"), None)
+        if null is not None and pa.types.is_null(type):
+            return _always(null)
+        values = avro.values
+        if wider_kind(values) is not None:
+            values = [value for value in values if _scalar(value, type) is not None][:1] or values[-1:]
+        if len(values) == 1:
+            mark, plain = marks.get(values[0]), super().visit(type, values[0], path)
+        else:
+            mark, plain = None, self._members(type, avro, path, marks)
 
+        def encode(found: pa.Array, rows: _Rows) -> list[pa.Array]:
+            if found.null_count and avro.kind != "null":
+                if null is None:
+                    _refused(rows, found.is_null(), path, f"is null, which the schema's {avro} does not allow")
+                is_valid = np.asarray(found.is_valid())
+                encoded = _joined(encode(found.drop_null(), rows[is_valid]))
+                return [_lookup(is_valid.astype(np.int64), [_constant(null or b"", found.null_count), encoded])]
+            encoded = plain(found, rows)
+            return encoded if mark is None else [_constant(mark, len(found)), *encoded]
 
-def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType, bytes], problems: list[str]) -> _Encode:
-    """Encode structs with a field for each branch of a union. One field is set."""
-    values = avro.values
-    names = [f"member{number}" for number in range(len(values))]
-    if not pa.types.is_struct(type) or [f.name for f in type] != names:
-        expected = f"a struct of {listing(names)}" if names else "null"
-        problems.append(f"{path or 'the column'} is {spark_name(type)}, and the union needs {expected}")
+        return encode
+
+    def _members(self, type: pa.DataType, avro: AvroType, path: str, marks: dict[AvroType, bytes]) -> _Encode:
+        """Return the function for structs with a field for each branch of a union, of which at most one field is set."""
+        values = avro.values
+        names = [f"member{number}" for number in range(len(values))]
+        if not pa.types.is_struct(type) or [f.name for f in type] != names:
+            expected = f"a struct of {listing(names)}" if names else "null"
+            return self._unfit(f"{path or 'the column'} is {spark_name(type)}, and the union needs {expected}")
+        pairs = zip(values, type, strict=True)
+        inner = [super(_Encoders, self).visit(f.type, value, inner_path(path, f.name)) for value, f in pairs]
+        null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
+
+        def encode(found: pa.Array, rows: _Rows) -> list[pa.Array]:
+            chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
+            for number in range(len(names)):
+                is_set = np.asarray(found.field(number).is_valid())
+                chosen[is_set] = number
+                set_members += is_set
+            _refused(rows, set_members > 1, path, "has more than one member that is set")
+            if not avro.is_nullable:
+                _refused(rows, chosen == len(names), path, "has no member that is set")
+            parts = []
+            for number, (value, encode_one) in enumerate(zip(values, inner, strict=True)):
+                is_chosen = chosen == number
+                members = found.field(number).filter(pa.array(is_chosen))
+                parts.append(_joined([_constant(marks[value], len(members)), *encode_one(members, rows[is_chosen])]))
+            return [_lookup(chosen, [*parts, _constant(null, int((chosen == len(names)).sum()))])]
+
+        return encode
+
+    # The functions that these methods return take values without nulls.
+
+    def of_struct(self, type: pa.DataType, avro: AvroType, path: str) -> _Encode:
+        if avro.kind != "record":
+            return self._unlike(type, avro, path)
+        names = {f.name for f in avro.fields}
+        self.problems += [f"{inner_path(path, f.name)} is not in the schema" for f in type if f.name not in names]
+        encoders: list[tuple[int, _Encode]] = []
+        for field in avro.fields:
+            inner, place = inner_path(path, field.name), type.get_field_index(field.name)
+            if place >= 0:
+                encoders.append((place, self.visit(type[place].type, field.type, inner)))
+            elif field.type.is_nullable:
+                encoders.append((0, _always(encode_default(field.type, field.default, inner))))
+            else:
+                self.problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
+
+        def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
+            parts = [encode_one(values.field(place) if len(type) else values, rows) for place, encode_one in encoders]
+            return [*chain.from_iterable(parts)] or _nothing(values, rows)
+
+        return encode
+
+    def of_list(self, type: pa.DataType, avro: AvroType, path: str) -> _Encode:
+        if avro.kind != "array":
+            return self._unlike(type, avro, path)
+        return _blocks(None, self.visit(type.value_type, avro.item, inner_path(path, "element")))
+
+    def of_map(self, type: pa.DataType, avro: AvroType, path: str) -> _Encode:
+        if avro.kind != "map" or type.key_type not in STRINGS:
+            return self._unlike(type, avro, path)
+        return _blocks(_text(inner_path(path, "key")), self.visit(type.item_type, avro.item, inner_path(path, "value")))
+
+    def of_scalar(self, type: pa.DataType, avro: AvroType, path: str) -> _Encode:
+        if avro.kind == "string" and type in STRINGS:
+            return _text(path)
+        if avro.kind == "enum" and type in STRINGS:
+            return _enum(avro, path)
+        if avro.kind == "fixed" and type in BINARIES and avro.logical != "decimal":
+            return _fixed(avro, path)
+        return _scalar(avro, type) or self._unlike(type, avro, path)
+
+    def _unlike(self, type: pa.DataType, avro: AvroType, path: str) -> _Encode:
+        return self._unfit(f"{path or 'the column'} is {spark_name(type)}, and the schema has {_described(avro)}")
+
+    def _unfit(self, problem: str) -> _Encode:
+        self.problems.append(problem)
         return _nothing
-    inner = [_plain(value, f.type, inner_path(path, f.name), problems) for value, f in zip(values, type, strict=True)]
-    null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
-
-    def encode(found: pa.Array, rows: _Rows) -> list[pa.Array]:
-        chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
-        for number in range(len(names)):
-            is_set = np.asarray(found.field(number).is_valid())
-            chosen[is_set] = number
-            set_members += is_set
-        _refused(rows, set_members > 1, path, "has more than one member that is set")
-        if not avro.is_nullable:
-            _refused(rows, chosen == len(names), path, "has no member that is set")
-        parts = []
-        for number, (value, encode_one) in enumerate(zip(values, inner, strict=True)):
-            is_chosen = chosen == number
-            members = found.field(number).filter(pa.array(is_chosen))
-            parts.append(_joined([_constant(marks[value], len(members)), *encode_one(members, rows[is_chosen])]))
-        return [_lookup(chosen, [*parts, _constant(null, int((chosen == len(names)).sum()))])]
-
-    return encode
-
-
-def _plain(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
-    """Return the function for values of a type that is no union, none of them null."""
-    if avro.kind == "record" and pa.types.is_struct(type):
-        return _record(avro, type, path, problems)
-    if avro.kind == "array" and is_list(type):
-        return _blocks(None, _encoder(avro.item, type.value_type, inner_path(path, "element"), problems))
-    if avro.kind == "map" and pa.types.is_map(type) and type.key_type in STRINGS:
-        return _blocks(
-            _text(inner_path(path, "key")), _encoder(avro.item, type.item_type, inner_path(path, "value"), problems)
-        )
-    if avro.kind == "string" and type in STRINGS:
-        return _text(path)
-    if avro.kind == "enum" and type in STRINGS:
-        return _enum(avro, path)
-    if avro.kind == "fixed" and type in BINARIES and avro.logical != "decimal":
-        return _fixed(avro, path)
-    if (found := _scalar(avro, type)) is None:
-        problems.append(f"{path or 'the column'} is {spark_name(type)}, and the schema has {_described(avro)}")
-        return _nothing
-    return found
 
 
 def _described(avro: AvroType) -> str:
@@ -318,26 +352,6 @@ def _blocks(key: _Encode | None, item: _Encode) -> _Encode:
         lists = pa.ListArray.from_arrays(pa.array(offsets - start, pa.int32()), _joined(encoded))
         ends = pc.if_else(pa.array(sizes > 0), pa.scalar(b"\0", pa.binary()), pa.scalar(b"", pa.binary()))
         return [_varints(sizes), pc.binary_join(lists, b""), ends]
-
-    return encode
-
-
-def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
-    names = {f.name for f in avro.fields}
-    problems += [f"{inner_path(path, f.name)} is not in the schema" for f in type if f.name not in names]
-    encoders: list[tuple[int, _Encode]] = []
-    for field in avro.fields:
-        inner, place = inner_path(path, field.name), type.get_field_index(field.name)
-        if place >= 0:
-            encoders.append((place, _encoder(field.type, type[place].type, inner, problems)))
-        elif field.type.is_nullable:
-            encoders.append((0, _always(encode_default(field.type, field.default, inner))))
-        else:
-            problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
-
-    def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
-        parts = [encode_one(values.field(place) if len(type) else values, rows) for place, encode_one in encoders]
-        return [*chain.from_iterable(parts)] or _nothing(values, rows)
 
     return encode
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.engines import HAS_TIMES
 from pyspark_zkafka.errors import OptionError, excerpt, listing
-from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, STRINGS, TypeLimits, is_list
+from pyspark_zkafka.formats.types import NOT_WANTED, RECORD, STRINGS, TypeLimits, TypeVisitor
 from pyspark_zkafka.model.spark_types import spark_name
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -109,7 +109,7 @@ class AvroType:
 
 @dataclass(eq=False, slots=True)
 class AvroField:
-    """A field of a record. `default` is JSON, and only there if `has_default`."""
+    """A field of a record. `default` is a value in JSON, and counts only with `has_default`."""
 
     name: str
     type: AvroType
@@ -136,7 +136,7 @@ def parse_type(text: str, references: tuple[tuple[str, str], ...]) -> AvroType:
 
 
 class _Parser:
-    """Named types are shared by a schema and its references."""
+    """Parses a schema and its references, which share their named types."""
 
     def __init__(self, references: tuple[tuple[str, str], ...]) -> None:
         self._pending = dict(references)
@@ -221,7 +221,7 @@ class _Parser:
 
 
 def _with_logical(made: AvroType, found: Mapping[str, Any]) -> AvroType:
-    """Add the logical type, if it fits; Avro ignores others."""
+    """Add the logical type if it fits the type. Avro ignores a logical type that does not fit."""
     logical = found.get("logicalType")
     if logical in ("decimal", "custom-decimal"):
         made.precision, made.scale = precision, scale = found.get("precision", 0), found.get("scale", 0)
@@ -318,10 +318,10 @@ _TO_AVRO: dict[pa.DataType, Any] = {
 
 def schema_of(type: pa.DataType) -> str:
     """Return the schema that to_avro gives a column without nulls. Raises INVALID_SCHEMA with all problems."""
-    problems: list[str] = []
-    made = _avro_type(type, False, RECORD, "", problems)
-    if problems:
-        raise INVALID_SCHEMA(f"The column has no Avro schema: {listing(problems, separator='; ')}. Rename or cast")
+    schemas = _Schemas()
+    made = schemas.visit(type, False, RECORD)
+    if schemas.problems:
+        raise INVALID_SCHEMA(f"The column has no Avro schema: {listing(schemas.problems, separator='; ')}. Rename or cast")
     return json.dumps(made)
 
 
@@ -339,27 +339,46 @@ def _with_default(part: dict[str, Any]) -> dict[str, Any]:
     return part | {"default": None} if part["type"] == "null" else part
 
 
-def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problems: list[str]) -> Any:
-    inner = f"{space}.{name}" if space else name
-    made: Any
-    if pa.types.is_decimal128(type):
-        size = next(n for n in range(1, 17) if 2 ** (8 * n - 1) - 1 >= 10**type.precision - 1)
-        made = {"type": "fixed", "name": "fixed", "namespace": inner, "size": size, "logicalType": "decimal"}
-        made |= {"precision": type.precision, "scale": type.scale}
-    elif is_list(type):
-        made = {"type": "array", "items": _avro_type(type.value_type, type.value_field.nullable, name, space, problems)}
-    elif pa.types.is_map(type) and type.key_type in STRINGS:
-        made = {"type": "map", "values": _avro_type(type.item_type, type.item_field.nullable, name, space, problems)}
-    elif pa.types.is_struct(type):
-        problems += [
+class _Schemas(TypeVisitor[bool, Any]):
+    """Makes the JSON of types, given whether they are nullable. `problems` has what Avro lacks.
+
+    The path of a struct is the full name of its record, which thereby differs from other records.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def visit(self, type: pa.DataType, nullable: bool, path: str = "") -> Any:
+        made = super().visit(type, nullable, path)
+        return [made, "null"] if nullable and made != "null" else made
+
+    def of_struct(self, type: pa.DataType, nullable: bool, path: str) -> Any:
+        self.problems += [
             f"the name {f.name!r} has other characters than A-Z, a-z, 0-9 and _"
             for f in type
             if not _NAME.fullmatch(f.name)
         ]
-        fields = [{"name": f.name, "type": _avro_type(f.type, f.nullable, f.name, inner, problems)} for f in type]
-        made = {"type": "record", "name": name, **({"namespace": space} if space else {}), "fields": fields}
-    elif pa.types.is_timestamp(type) and type.tz is not None and type.unit == "us":
-        made = {"type": "long", "logicalType": "timestamp-micros"}
-    elif (made := _TO_AVRO.get(type)) is None:
-        problems.append(f"{inner} has the type {spark_name(type)}, which Avro lacks")
-    return [made, "null"] if nullable and made != "null" else made
+        space, _, name = path.rpartition(".")
+        fields = [{"name": f.name, "type": self.visit(f.type, f.nullable, f"{path}.{f.name}")} for f in type]
+        return {"type": "record", "name": name, **({"namespace": space} if space else {}), "fields": fields}
+
+    def of_list(self, type: pa.DataType, nullable: bool, path: str) -> Any:
+        return {"type": "array", "items": self.visit(type.value_type, type.value_field.nullable, path)}
+
+    def of_map(self, type: pa.DataType, nullable: bool, path: str) -> Any:
+        if type.key_type not in STRINGS:
+            return self._lacking(type, path)
+        return {"type": "map", "values": self.visit(type.item_type, type.item_field.nullable, path)}
+
+    def of_scalar(self, type: pa.DataType, nullable: bool, path: str) -> Any:
+        if pa.types.is_decimal128(type):
+            size = next(n for n in range(1, 17) if 2 ** (8 * n - 1) - 1 >= 10**type.precision - 1)
+            made = {"type": "fixed", "name": "fixed", "namespace": path, "size": size, "logicalType": "decimal"}
+            return made | {"precision": type.precision, "scale": type.scale}
+        if pa.types.is_timestamp(type) and type.tz is not None and type.unit == "us":
+            return {"type": "long", "logicalType": "timestamp-micros"}
+        return _TO_AVRO.get(type) or self._lacking(type, path)
+
+    def _lacking(self, type: pa.DataType, path: str) -> str:
+        self.problems.append(f"{path} has the type {spark_name(type)}, which Avro lacks")
+        return ""

@@ -2,7 +2,7 @@
 
 In Confluent's wire format, a payload names its writer's schema: it starts with a zero byte and the four bytes of a
 schema's id. A Protobuf payload continues with the place of its message in the file. Alternatively, a record header has
-this, or a byte 1 and the schema's GUID instead of the id.
+these bytes, or a byte 1 and the schema's GUID instead of the id.
 """
 
 from __future__ import annotations
@@ -20,19 +20,10 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_COLUMN_TYPE
 from pyspark_zkafka.errors import OptionError, listing
-from pyspark_zkafka.formats.codec import (
-    KINDS,
-    Decoded,
-    Decoder,
-    Schema,
-    StringSchema,
-    named_errors,
-    parse_schema,
-    require_depth,
-    require_kind,
-    schema_of,
-)
+from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.format import Decoder, Format, Schema, format_of, named_errors
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchema, context_of, open_registry
+from pyspark_zkafka.formats.types import require_depth
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe
 from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS, RAW_HEADERS, frame_schema
@@ -60,17 +51,18 @@ class PinnedColumn:
     origin: str = ""
 
     def type(self, wanted: pa.DataType | None = None) -> pa.DataType | None:
-        """Return the type of the column, or as far as a frame wants it; None if the frame's schema declares it."""
+        """Return the column's type, with the fields that a frame wants; None if the frame's schema declares the type."""
         if self.schema is None:
             return None
         with named_errors(f"{self.origin} cannot be used"):
             return require_depth(self.schema.type if wanted is None else self.schema.projection(wanted))
 
     def reader(self, type: pa.DataType) -> Schema:
-        """Return the schema to read a declared type by."""
+        """Return the schema by which payloads become a column of the declared type."""
         if self.schema is not None:
             return self.schema
-        return parse_schema(self.format.base, schema_of(self.format.base, type))
+        format = format_of(self.format.base)
+        return format.schema(format.schema_of(type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +104,21 @@ def pin_formats(options: ReadOptions, declared: Collection[str] | None = None) -
 
 
 def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
-    if column.base == "string":
-        return PinnedColumn(column, StringSchema())
+    format = format_of(column.base)
     if column.schema is not None:
-        stored, origin = StoredSchema(column.schema, KINDS[column.base]), f"{column.column}.schema"
+        stored, origin = StoredSchema(column.schema, format.kind), f"{column.column}.schema"
     elif column.is_confluent:
         stored, origin = _registered(column, options)
-    else:
+    elif column.rules.has_schema:
         return PinnedColumn(column)
+    else:  # a format such as string, whose only schema has no text
+        return PinnedColumn(column, format.schema(StoredSchema("", format.kind)))
     with named_errors(f"{origin} cannot be used"):
-        return PinnedColumn(column, parse_schema(column.base, stored, column.message), stored, origin)
+        return PinnedColumn(column, format.schema(stored, column.message), stored, origin)
 
 
 def _registered(column: ColumnFormat, options: ReadOptions) -> tuple[StoredSchema, str]:
-    """Return the one schema of the subjects of all topics."""
+    """Return the schema that the subjects of all topics share, and its origin for errors."""
     if options.formats is None or options.formats.registry is None:
         raise INVALID_OPTION(f"{column.column}.format={column.name} needs schema.registry.url")
     registry = open_registry(options.formats.registry)
@@ -182,8 +175,8 @@ class BatchDecoder:
             type = schema.field(name).type
             reader = column.reader(type)
             if registry is not None and column.format.is_confluent:
-                own = column.format.base, reader, column.stored, type, registry
-                self._decoders[name] = ConfluentDecoder(name, *own, context_of(column.format.subject))
+                format, context = format_of(column.format.base), context_of(column.format.subject)
+                self._decoders[name] = ConfluentDecoder(name, format, reader, column.stored, type, registry, context)
                 needed.append(_HEADERS)
             else:
                 self._decoders[name] = reader.decoder(None, type)
@@ -263,7 +256,7 @@ class ConfluentDecoder:
     """
 
     column: str
-    name: str
+    format: Format
     reader: Schema
     stored: StoredSchema | None
     type: pa.DataType
@@ -299,7 +292,7 @@ class ConfluentDecoder:
         return Decoded(pa.concat_arrays(parts).take(pa.array(order, mask=order < 0)), malformed)
 
     def _decode(self, decoder: Decoder, payloads: pa.Array, prefix: _Prefix) -> Decoded:
-        if prefix.before and self.name == "protobuf":
+        if prefix.before and self.format.has_message_indexes:
             payloads = pc.binary_join_element_wise(prefix.before, payloads, b"")
         return decoder.decode(payloads, prefix.skip)
 
@@ -331,9 +324,8 @@ class ConfluentDecoder:
     def _new_decoder(self, stored: StoredSchema) -> Decoder:
         own = self.stored
         is_own = own is not None and (own.text, own.references, own.kind) == (stored.text, stored.references, stored.kind)
-        require_kind(self.name, stored)
-        # JSON is decoded without the writer's schema.
-        writer = None if is_own or self.name == "json" else parse_schema(self.name, stored)
+        self.format.require_kind(stored)
+        writer = self.format.schema(stored) if self.format.reads_writers_schema and not is_own else None
         return self.reader.decoder(writer, self.type, confluent=True)
 
 
@@ -372,7 +364,7 @@ def _payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) 
 
 
 def _header_groups(headers: pa.Array, name: str) -> tuple[dict[_Prefix, _Rows], dict[int, str]]:
-    """Return the rows with a schema's id in the header of a name, by prefix, and those with a malformed header."""
+    """Group rows by the schema's id in the header of a name. Also return the reasons for rows with a malformed header."""
     groups: dict[_Prefix, _Rows] = {}
     malformed: dict[int, str] = {}
     entries = headers.flatten()

@@ -5,26 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import InvalidRow, OptionError, SchemaRegistryRefused, listing
-from pyspark_zkafka.formats.codec import (
-    KINDS,
-    Encoder,
-    Schema,
-    StringSchema,
-    TypeLimits,
-    depth,
-    named_errors,
-    parse_schema,
-    record_name,
-    schema_of,
-)
+from pyspark_zkafka.formats.format import Encoder, Format, Schema, format_of, named_errors
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, open_registry
+from pyspark_zkafka.formats.types import TypeLimits, depth, nullable_type
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
 
@@ -52,7 +42,7 @@ class EncodingPlan:
 
 
 def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | None:
-    """Find the schemas to write by, and register them; None without formats. May ask the registry.
+    """Find the schemas to write by, and register them. Return None without formats. May ask the registry.
 
     Raises INVALID_SCHEMA for a column that its schema does not accept, and SchemaRegistryError.
     """
@@ -87,37 +77,18 @@ def _key_topic(column: ColumnFormat, topic: str) -> str:
 
 def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema]:
     """Return the schema that the options give, or the one made from the column's type. Checks that the column fits."""
-    schema: Schema = StringSchema()
-    stored = StoredSchema("", "")  # registries have no strings
+    format, given = format_of(column.base), column.schema
     with _naming(column):
-        if column.base != "string":
-            given = column.schema
-            if given is None:
-                stored = schema_of(column.base, type, is_registered=column.is_confluent)
-            else:
-                stored = StoredSchema(given, KINDS[column.base])
-            schema = parse_schema(column.base, stored, column.message)
-            if given is None and column.base == "json":
-                schema = replace(schema, own=type)  # type: ignore[type-var]
-            if given is not None and column.is_confluent:
-                stored = _registrable(column.base, stored)
+        if given is None:
+            stored = format.schema_of(type, is_registered=column.is_confluent)
+            schema = format.schema(stored, column.message).made_from(type)
+        else:
+            stored = StoredSchema(given, format.kind)
+            schema = format.schema(stored, column.message)
+            if column.is_confluent:
+                stored = StoredSchema(format.registrable(given), format.kind)
         schema.encoder(type)
     return schema, stored
-
-
-def _registrable(name: str, given: StoredSchema) -> StoredSchema:
-    """Return a schema in a form that registries know: JSON Schema for Spark's DDL. Refuses a descriptor set."""
-    from pyspark_zkafka.formats.json_types import is_json_schema, spark_type
-    from pyspark_zkafka.formats.protobuf import is_descriptor_set
-
-    if name == "json" and not is_json_schema(given.text):
-        return schema_of(name, spark_type(given.text))
-    if name == "protobuf" and is_descriptor_set(given.text):
-        raise INVALID_SCHEMA(
-            "A descriptor set cannot be registered; write .proto text or the descriptor of one file, or leave the schema "
-            "out and set use.latest.version=true"
-        )
-    return given
 
 
 def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> WriterSchema:
@@ -127,44 +98,41 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
     formats = plan.options
     if formats.registry is None:
         raise INVALID_OPTION("A format of Confluent needs schema.registry.url")
-    registry = open_registry(formats.registry)
+    format, registry = format_of(column.base), open_registry(formats.registry)
     if formats.use_latest:
         found = registry.subject(column.subject_of(topic, None))
-        latest = parse_schema(column.base, found, column.message)
+        latest = format.schema(found, column.message)
         with _naming(column):
             latest.encoder(plan.types[column.column])
         return WriterSchema(latest, found.id)
     schema, stored = _own_schema(column, plan.types[column.column])
-    record = record_name(column.base, schema)
-    if record is None and column.subject is None and column.strategy != "topic":
+    if schema.name is None and column.subject is None and column.strategy != "topic":
         raise INVALID_OPTION(
             f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject instead "
             f"of {column.column}.subject.name.strategy"
         )
-    subject = column.subject_of(topic, record)
-    if column.base == "protobuf" and column.schema is None and formats.auto_register:
+    subject = column.subject_of(topic, schema.name)
+    if format.numbers_fields and column.schema is None and formats.auto_register:
         known = _if_known(lambda: registry.register(subject, stored, auto=False, normalize=formats.normalize))
         if known is not None:
             return WriterSchema(schema, known)
-        _refuse_moved_fields(column, schema, registry, subject)
+        _refuse_moved_fields(column, format, schema, registry, subject)
     return WriterSchema(schema, registry.register(subject, stored, auto=formats.auto_register, normalize=formats.normalize))
 
 
-def _refuse_moved_fields(column: ColumnFormat, schema: Any, registry: Registry, subject: str) -> None:
+def _refuse_moved_fields(column: ColumnFormat, format: Format, schema: Schema, registry: Registry, subject: str) -> None:
     """Raise INVALID_SCHEMA if a schema made from a column would move fields: it numbers them by their position.
 
     Registries compare numbers, not names, and may accept it. Readers would then take the values of one field for another's.
     """
-    from pyspark_zkafka.formats.protobuf import moved_fields
-
     latest = _if_known(lambda: registry.subject(subject))
-    if latest is None or latest.kind != KINDS[column.base]:
+    if latest is None or latest.kind != format.kind:
         return
     with named_errors(f"The latest version of subject {subject} cannot be used"):
-        before: Any = parse_schema(column.base, latest)
+        before = format.schema(latest)
         with suppress(OptionError):  # it may have several messages
-            before = parse_schema(column.base, latest, schema.message)
-    if moved := moved_fields(schema, before):
+            before = format.schema(latest, schema.name)
+    if moved := schema.moved_fields(before):
         raise INVALID_SCHEMA(
             f"The schema made from the column {column.column} would change fields of the latest version of subject "
             f"{subject}: {listing(moved)}. Add new columns at the end and keep the others, or set {column.column}.schema"
@@ -190,7 +158,8 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
     if plan is None:
         return None
     formats = {column.column: column for column in plan.options.columns}
-    types = {name: _nullable(type) for name, type in plan.types.items()}
+    # Arrow refuses to cast a null struct whose fields are not null.
+    types = {name: nullable_type(type) for name, type in plan.types.items()}
     encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
     id_headers = pa.array([f"__{name}_schema_id" for name, column in formats.items() if column.is_confluent], pa.string())
 
@@ -200,8 +169,8 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
             writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
             with _naming(column):
                 encoder = writer.schema.encoder(types[column.column], confluent=column.is_confluent)
-            indexes: bytes = getattr(writer.schema, "message_indexes", b"")
-            encoders[place] = encoder, None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
+            id_bytes = None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + writer.schema.message_indexes
+            encoders[place] = encoder, id_bytes
         return encoders[place]
 
     def encoded(name: str, column: pa.Array, topic: str) -> pa.Array:
@@ -225,17 +194,6 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         return replace(part, value=encoded("value", part.value, part.topic), key=key)
 
     return encode
-
-
-def _nullable(type: pa.DataType) -> pa.DataType:
-    """Return the type without `not null`: Arrow refuses to cast a null struct whose fields are not null."""
-    if pa.types.is_struct(type):
-        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in type])
-    if pa.types.is_list(type):
-        return pa.list_(pa.field(type.value_field.name, _nullable(type.value_type)))
-    if pa.types.is_map(type):
-        return pa.map_(_nullable(type.key_type), _nullable(type.item_type))
-    return type
 
 
 def _refuse_headers(topic: str, headers: pa.Array, names: pa.Array) -> None:

@@ -1,4 +1,4 @@
-"""JSON: schemas as JSON Schema or Spark's own, columns from documents, and documents from columns.
+"""JSON: schemas as JSON Schema or Spark's own, and columns from documents.
 
 Values are read as Spark's `from_json` reads them and written as `to_json` writes them; `parse` and `JsonSchema` say where
 that is not possible. orjson parses and writes.
@@ -7,14 +7,12 @@ that is not possible. orjson parses and writes.
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial, reduce
 from itertools import chain
 from typing import Any, TypeAlias
@@ -22,41 +20,38 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
 from pyspark_zkafka.errors import excerpt
 from pyspark_zkafka.formats.codec import (
-    BINARIES,
     REFUSALS,
-    STRINGS,
     Decoded,
-    Schema,
     decode_rows,
-    dictionaries,
-    encode_rows,
     first_refused,
-    grouped,
-    inner_path,
-    is_list,
-    masked,
     offsets_of,
     require_fit,
 )
+from pyspark_zkafka.formats.format import Format, Schema
+from pyspark_zkafka.formats.json_encoder import ANY, NOT_TYPED, NULLS, JsonEncoder
 from pyspark_zkafka.formats.json_types import (
+    DECIMALS,
     RAW,
     References,
     check_forms,
     check_text,
+    exact_number,
     has_constraints,
+    json_schema_of,
     mismatches,
+    of_form,
     public_type,
     schema_of,
+    title_of,
     type_of,
     validator,
 )
+from pyspark_zkafka.formats.types import TypeVisitor, inner_path
 from pyspark_zkafka.model.records import not_null_problems
 from pyspark_zkafka.model.spark_types import spark_name
-
-__all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
 _NON_FINITE = {
     **dict.fromkeys(("Infinity", "+Infinity", "+INF"), math.inf),
@@ -74,15 +69,14 @@ _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer tha
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SPACES = b" \t\r\n"
 _AS_JAVA = {ord(","): None, ord("_"): "x", ord(" "): "x"}  # Spark removes commas, and Java refuses the others
-_PLAIN = Context(prec=1000, rounding=ROUND_HALF_UP)
-_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
-_ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"'))
-"""Bytes that mark a document for validation."""
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSchema:
-    """A JSON Schema, or a type of Spark, with the documents that it refers to. `own` is the type that it was made from."""
+class JsonSchema(Schema):
+    """A JSON Schema, or a type of Spark, with the documents that it refers to.
+
+    `own` is the column's type that the schema was made from, or None.
+    """
 
     text: str
     references: References = ()
@@ -92,10 +86,14 @@ class JsonSchema:
     def type(self) -> pa.DataType:
         return public_type(type_of(self.text, self.references))
 
+    @property
+    def name(self) -> str | None:
+        return title_of(self.text)
+
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return public_type(type_of(self.text, self.references, wanted))
 
-    def decoder(self, writer: Schema | None, type: pa.DataType, *, confluent: bool = False) -> JsonDecoder:
+    def decoder(self, writer: JsonSchema | None, type: pa.DataType, *, confluent: bool = False) -> JsonDecoder:
         """Return a decoder; the writer's schema does not matter."""
         return JsonDecoder(type, type_of(self.text, self.references, type))
 
@@ -111,8 +109,11 @@ class JsonSchema:
         own = type if self.own is None and self.text == schema_of(type) else self.own
         is_certain = own is not None and not any(not_null_problems("value", own))
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        doubtful = _NULLS if own is not None else _ANY if every_row else _NOT_TYPED
+        doubtful = NULLS if own is not None else ANY if every_row else NOT_TYPED
         return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), doubtful)
+
+    def made_from(self, type: pa.DataType) -> JsonSchema:
+        return replace(self, own=type)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
@@ -129,6 +130,9 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
     return JsonSchema(text, tuple(sorted(references.items())))
 
 
+JSON = Format("json", "JSON", parse, text_of=schema_of, registrable=json_schema_of, reads_writers_schema=False)
+
+
 # Decoding
 
 _Read: TypeAlias = Callable[[list[Any]], pa.Array]
@@ -136,10 +140,12 @@ _Text: TypeAlias = Callable[[Any], str]
 
 
 class JsonDecoder:
+    """Decodes documents to a column of one type; see `parse`."""
+
     def __init__(self, type: pa.DataType, schema: pa.DataType) -> None:
         check_forms(type)
         self._type = type
-        self._read = _reader(type, schema, "", self._column_text)
+        self._read = _Readers(self._column_text).visit(type, schema)
         self._has_decimals = "decimal" in str(type)
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
@@ -178,13 +184,7 @@ def _decimal(digits: str) -> Decimal:
     return number
 
 
-def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
-    number = Decimal(digits)
-    return int(number) if -(2**63) <= number < 2**64 and number == int(number) else number
-
-
-_EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_decimal)
-_VALIDATED = json.JSONDecoder(parse_float=_exact)  # 19.99 is a multiple of 0.01, 5.0 an integer
+_EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=exact_number, parse_constant=_decimal)
 
 
 def _exact_loads(document: bytes) -> Any:
@@ -250,51 +250,61 @@ def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType |
     return found
 
 
-def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _Read:
-    """Return a function that makes a column of parsed values. It raises ValueError for a value of another type.
+class _Readers(TypeVisitor[pa.DataType, _Read]):
+    """Makes the function that builds a column from parsed values. It raises ValueError for a value of another type.
 
-    The schema's type has RAW where the column has JSON text, also of strings. `text` makes the text.
+    The partner is the schema's type, which has RAW where the column has JSON text, also of strings. `text` makes the text.
     """
-    schema = _of_form(schema, kind)
-    if schema == RAW:
-        return lambda values: pa.array([None if v is None else text(v) for v in values], kind)
-    if pa.types.is_struct(kind):
-        columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name), text)) for f in kind]
+
+    def __init__(self, text: _Text) -> None:
+        self._text = text
+
+    def visit(self, kind: pa.DataType, schema: pa.DataType, path: str = "") -> _Read:
+        return super().visit(kind, of_form(schema, kind), path)
+
+    def of_struct(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        columns = [(f.name, self.visit(f.type, schema.field(f.name).type, inner_path(path, f.name))) for f in kind]
 
         def build(rows: list[Any], mask: pa.Array) -> pa.Array:
             arrays = [read([row.get(name) for row in rows]) for name, read in columns]
             return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
-    elif pa.types.is_list(kind):
-        elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"), text)
+        return _checked(build, dict, "object", path)
+
+    def of_list(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        elements = self.visit(kind.value_type, schema.value_type, inner_path(path, "element"))
 
         def build(rows: list[Any], mask: pa.Array) -> pa.Array:
             found = elements(list(chain.from_iterable(rows)))
             return pa.ListArray.from_arrays(offsets_of(rows), found, type=kind, mask=mask)
 
-    elif pa.types.is_map(kind):
-        items = _reader(kind.item_type, schema.item_type, inner_path(path, "value"), text)
+        return _checked(build, list, "array", path)
+
+    def of_map(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        items = self.visit(kind.item_type, schema.item_type, inner_path(path, "value"))
 
         def build(rows: list[Any], mask: pa.Array) -> pa.Array:
             keys = pa.array(list(chain.from_iterable(rows)), kind.key_type)
             found = items(list(chain.from_iterable(row.values() for row in rows)))
             return pa.MapArray.from_arrays(offsets_of(rows), keys, found, type=kind, mask=mask)
 
-    else:
-        return lambda values: _scalars(values, kind, path, text)
-    form, named = (list, "array") if pa.types.is_list(kind) else (dict, "object")
+        return _checked(build, dict, "object", path)
+
+    def of_scalar(self, kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+        if schema == RAW:
+            return lambda values: pa.array([None if v is None else self._text(v) for v in values], kind)
+        return lambda values: _scalars(values, kind, path, self._text)
+
+
+def _checked(build: Callable[[list[Any], pa.Array], pa.Array], form: type, named: str, path: str) -> _Read:
+    """Return a function that refuses other values than arrays or objects, and masks null."""
 
     def read(values: list[Any]) -> pa.Array:
         _check(values, {form}, path, named)
-        empty: Any = form()
+        empty = form()
         return build([value or empty for value in values], pa.array([value is None for value in values], pa.bool_()))
 
     return read
-
-
-def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
-    """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
-    return schema if (kind in STRINGS if schema == RAW else type(schema) is type(kind)) else kind
 
 
 def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa.Array:
@@ -319,7 +329,7 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
         return numbers
     elif pa.types.is_decimal(kind):
         _check(values, {int, float, Decimal, str}, path, kind)
-        rounded = partial(Decimal.quantize, exp=Decimal(1).scaleb(-kind.scale), context=_PLAIN)
+        rounded = partial(Decimal.quantize, exp=Decimal(1).scaleb(-kind.scale), context=DECIMALS)
         return _converted(values, lambda v: rounded(Decimal(v.translate(_AS_JAVA) if type(v) is str else v)), path, kind)
     elif pa.types.is_binary(kind):
         _check(values, {str}, path, "base64")
@@ -357,138 +367,3 @@ def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     # A time without a zone is UTC. Arrow takes a date alone only without one.
     zone = pc.if_else(pc.equal(pc.utf8_length(texts), 10), " 00:00Z", "Z")
     return pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, zone, "")).cast(kind)
-
-
-# Encoding
-
-_Write: TypeAlias = Callable[[pa.Array], list[Any]]
-
-
-class JsonEncoder:
-    """Encodes a column as documents; see `JsonSchema.encoder`."""
-
-    def __init__(self, type: pa.DataType, schema: pa.DataType, validator: Any, doubtful: re.Pattern[bytes]) -> None:
-        self._type = type
-        self._schema = schema
-        self._validator = validator
-        self._doubtful = doubtful
-        check_forms(type)
-        self._write = _writer(type, schema)
-
-    def encode(self, column: pa.Array) -> pa.Array:
-        """Return the documents, null where the row is null. Null fields are left out, unless the schema requires them.
-
-        Raises INVALID_VALUE if the schema does not allow a value, a text is no JSON where it must be, or is not UTF-8.
-        """
-        return encode_rows(column, self._encode, "the JSON schema")
-
-    def _encode(self, column: pa.Array) -> list[bytes | None]:
-        import orjson
-
-        write = self._write if column.type == self._type else _writer(column.type, self._schema)
-        values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
-        documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
-        if self._validator is not None and column.type == self._type:
-            for document in documents:
-                # Null fields are left out, so that only arrays and maps have nulls.
-                if document is not None and self._doubtful.search(document):
-                    self._validate(document)
-        return documents
-
-    def _validate(self, document: bytes) -> None:
-        from jsonschema.exceptions import UnknownType
-        from referencing.exceptions import Unresolvable
-
-        try:
-            with localcontext(_PLAIN):
-                for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
-                    if error.instance is None or self._doubtful is not _NULLS:
-                        raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
-        except RecursionError as exc:
-            raise ValueError(f"the schema cannot validate it: {exc}") from exc
-        # A reference, a pattern that Python does not know, or the schema itself.
-        except (Unresolvable, UnknownType, AttributeError, TypeError, re.error, OverflowError) as exc:
-            raise INVALID_SCHEMA(f"The JSON schema cannot validate rows: {exc}. Correct the schema") from exc
-
-
-def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
-    """Return a function that turns a column into values for orjson.
-
-    The schema's type has RAW where the strings of the column are JSON text.
-    """
-    import orjson
-
-    schema = _of_form(schema, kind)
-    if pa.types.is_struct(kind):
-        names = [field.name for field in kind]
-        writers = [_writer(f.type, schema.field(f.name).type) for f in kind]
-        required = {f.name for f in schema if b"required" in (f.metadata or {})}
-
-        def write_structs(column: pa.Array) -> list[Any]:
-            rows: list[dict[str, Any]] = [{} for _ in range(len(column))]
-            for name, write, child in zip(names, writers, column.flatten(), strict=True):
-                for row, value in zip(rows, write(child), strict=True):
-                    if value is not None or name in required:
-                        row[name] = value
-            return masked(column, rows)
-
-        return write_structs
-    if is_list(kind):
-        elements = _writer(kind.value_type, schema.value_type)
-        return lambda column: grouped(column, elements)
-    if pa.types.is_map(kind):
-        items = _writer(kind.item_type, schema.item_type)
-        return lambda column: dictionaries(column, pa.Array.to_pylist, items)
-    if schema == RAW:
-        return _json_texts
-    if pa.types.is_floating(kind):
-        return _floats
-    if pa.types.is_decimal(kind):
-        return lambda column: [None if v is None else orjson.Fragment(format(v, "f")) for v in column.to_pylist()]
-    if kind in BINARIES:
-        return lambda column: [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
-    if pa.types.is_timestamp(kind):
-        return lambda column: _timestamps(column).to_pylist()
-    if kind == pa.date32():
-        return lambda column: _in_years(column).cast(pa.string()).to_pylist()
-    return lambda column: column.to_pylist()
-
-
-def _json_texts(column: pa.Array) -> list[Any]:
-    import orjson
-
-    texts = column.to_pylist()
-    for text in texts:
-        try:
-            orjson.loads(text if text is not None else "null")
-        except ValueError as exc:
-            raise ValueError(f"the schema allows several types here, and {excerpt(text)} is no JSON text: {exc}") from exc
-    return [None if text is None else orjson.Fragment(text) for text in texts]
-
-
-def _floats(column: pa.Array) -> list[Any]:
-    # NumPy's numbers keep the shortest text of a float.
-    values = masked(column, list(column.fill_null(0).to_numpy(zero_copy_only=False)))
-    if pc.all(pc.fill_null(pc.is_finite(column), True)).as_py():
-        return values
-    return [
-        v if v is None or math.isfinite(v) else "NaN" if math.isnan(v) else "-Infinity" if v < 0 else "Infinity"
-        for v in values
-    ]
-
-
-def _timestamps(column: pa.Array) -> pa.Array:
-    """Return ISO 8601 with milliseconds, as Spark writes them, or with microseconds if there are any."""
-    texts = _in_years(column.cast(pa.timestamp("us"))).cast(pa.string())
-    texts = pc.replace_substring_regex(pc.replace_substring(texts, " ", "T"), r"000$", "")
-    return texts if column.type.tz is None else pc.binary_join_element_wise(texts, "Z", "")
-
-
-def _in_years(column: pa.Array) -> pa.Array:
-    """Return the column. Raises ValueError for a time whose year has no form of four digits."""
-    number, unit = (pa.int32(), "days") if column.type == pa.date32() else (pa.int64(), "µs")
-    first, last = pa.array([dt.datetime.min, dt.datetime.max]).cast(column.type).cast(number).to_pylist()
-    for value in pc.min_max(column.cast(number)).as_py().values():
-        if value is not None and not first <= value <= last:
-            raise ValueError(f"{value} {unit} after 1970 are outside the years 1 to 9999")
-    return column

@@ -1,15 +1,12 @@
-"""Types of JSON documents, from JSON Schema and from Spark's DDL, and the JSON Schema of a type."""
+"""Types of JSON documents, from JSON Schema or Spark's DDL, and the JSON Schema of a type."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
-from decimal import Decimal
+from contextlib import suppress
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 from urllib.parse import urljoin
 
@@ -17,7 +14,18 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import BINARIES, NOT_WANTED, RECORD, STRINGS, TypeLimits, inner_path, is_list
+from pyspark_zkafka.formats.ddl import spark_type
+from pyspark_zkafka.formats.types import (
+    BINARIES,
+    NOT_WANTED,
+    RECORD,
+    STRINGS,
+    TypeLimits,
+    array_of,
+    inner_path,
+    is_list,
+    nullable_type,
+)
 from pyspark_zkafka.model.records import parts_of, shape_of
 from pyspark_zkafka.model.spark_types import is_variant, spark_name
 
@@ -34,25 +42,27 @@ _CONSTRAINTS = (
 )  # fmt: skip
 """Keywords that restrict values beyond their types. Types are checked once for a column."""
 
+DECIMALS = Context(prec=1000, rounding=ROUND_HALF_UP)
+"""The arithmetic of decimals, which rounds no digits that a type has."""
+
 _FORMATS = {"date-time": pa.timestamp("us", "UTC"), "date-time-local": pa.timestamp("us"), "date": pa.date32()}
 """Types of strings by `format`. OpenAPI's registry of formats has date-time-local."""
 
 
 def public_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that Spark gets."""
-    if kind == RAW:
-        return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, public_type(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(public_type(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, kind.item_field.with_type(public_type(kind.item_type)))
-    return kind
+    return nullable_type(kind, lambda kind: pa.string() if kind == RAW else kind)
 
 
-def _array(element: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("element", element))
+def of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
+    return schema if (kind in STRINGS if schema == RAW else type(schema) is type(kind)) else kind
+
+
+def exact_number(digits: str) -> int | Decimal:
+    """Return a number without loss of digits, as an integer if it has at most 64 bits, like orjson's integers."""
+    number = Decimal(digits)
+    return int(number) if -(2**63) <= number < 2**64 and number == int(number) else number
 
 
 # JSON Schema
@@ -63,7 +73,16 @@ def is_json_schema(text: str) -> bool:
     return text.lstrip()[:1] in {"{", "[", ""}
 
 
+def title_of(text: str) -> str | None:
+    """Return a JSON Schema's title; None if it has none, or the text is DDL."""
+    with suppress(ValueError, AttributeError):  # DDL, and documents that are no objects
+        title: str | None = json.loads(text).get("title")
+        return title
+    return None
+
+
 def check_text(text: str, references: Mapping[str, str]) -> None:
+    """Raise INVALID_SCHEMA if a text is neither JSON Schema nor DDL, or a reference is no JSON Schema."""
     if is_json_schema(text):
         _loads(text, "schema")
         for name, other in references.items():
@@ -76,8 +95,7 @@ def check_text(text: str, references: Mapping[str, str]) -> None:
 def type_of(text: str, references: References, wanted: pa.DataType | None = None) -> pa.DataType:
     """Return the type of documents, with RAW where a JSON Schema allows values of several types.
 
-    Fields that a JSON Schema requires have metadata.
-    A JSON Schema's type has only the wanted fields, and `NOT_WANTED` for the others.
+    Fields that a JSON Schema requires have metadata. With a `wanted` type, the other fields are `NOT_WANTED`.
     """
     limits = TypeLimits(wanted)
     if not is_json_schema(text):
@@ -186,7 +204,7 @@ class _SchemaTypes:
         if name == "array":
             items = node.get("items", True)
             is_tuple = isinstance(items, list) or "prefixItems" in node
-            return _array(RAW if is_tuple else self._inner(items, resolver, f"{path}/items", outer, "element"))
+            return array_of(RAW if is_tuple else self._inner(items, resolver, f"{path}/items", outer, "element"))
         if name == "string":
             if node.get("contentEncoding") == "base64":
                 return pa.binary()
@@ -248,7 +266,7 @@ def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
     if all(pa.types.is_struct(kind) for kind in kinds):
         return _merged(kinds, own)
     if all(pa.types.is_list(kind) for kind in kinds):
-        return _array(_combined([kind.value_type for kind in kinds], own.value_type if pa.types.is_list(own) else RAW))
+        return array_of(_combined([kind.value_type for kind in kinds], own.value_type if pa.types.is_list(own) else RAW))
     if all(pa.types.is_map(kind) for kind in kinds):
         return pa.map_(pa.string(), _combined([k.item_type for k in kinds], own.item_type if pa.types.is_map(own) else RAW))
     if pa.types.is_nested(kinds[0]) and any(kind.id != kinds[0].id for kind in kinds) and own not in kinds:
@@ -343,6 +361,11 @@ def schema_of(type: pa.DataType) -> str:
     return json.dumps(schema, indent=2)
 
 
+def json_schema_of(text: str) -> str:
+    """Return a JSON Schema, which may also be given as DDL."""
+    return text if is_json_schema(text) else schema_of(spark_type(text))
+
+
 def _schema_of(kind: pa.DataType) -> dict[str, Any]:
     if pa.types.is_struct(kind):  # null fields are left out, so that their schemas need no null
         return {"type": "object", "properties": {field.name: _schema_of(field.type) for field in kind}}
@@ -355,125 +378,3 @@ def _schema_of(kind: pa.DataType) -> dict[str, Any]:
 
 def _nullable(schema: dict[str, Any], nullable: bool) -> dict[str, Any]:
     return {**schema, "type": [schema["type"], "null"]} if nullable else schema
-
-
-# Spark's types
-
-_NAMES = {
-    "boolean": pa.bool_(), "tinyint": pa.int8(), "byte": pa.int8(), "smallint": pa.int16(), "short": pa.int16(),
-    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(), "float": pa.float32(),
-    "real": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ltz": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
-}  # fmt: skip
-_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([A-Za-z0-9_]+)|([<>(),:]))")
-
-
-def spark_type(text: str, limits: TypeLimits | None = None) -> pa.DataType:
-    """Return the type of Spark's DDL: fields, or one type such as ``array<int>``. Everything may be null.
-
-    It is not larger than its text, so that limits are optional.
-
-    >>> spark_type("id bigint, tags array<string>")
-    StructType(struct<id: int64, tags: list<element: string>>)
-    """
-    parser = _Ddl(text, limits)
-    is_type = any(parser.starts_with(name, "<") for name in ("struct", "array", "map"))
-    try:
-        kind = parser.type() if is_type else parser.fields(end=None)
-    except RecursionError:
-        raise INVALID_SCHEMA(f"The schema {text[:200]!r} is nested too deeply; correct the schema") from None
-    if parser.tokens:
-        raise parser.error()
-    return kind
-
-
-class _Ddl:
-    def __init__(self, text: str, limits: TypeLimits | None) -> None:
-        self._text = text
-        self._limits = limits
-        self.tokens: deque[str] = deque()
-        at, end = 0, len(text.rstrip())
-        while at < end:
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise self.error()
-            quoted, comment, word, mark = found.groups()
-            self.tokens.append(quoted.replace("``", "`") if quoted else comment or word or mark)
-            at = found.end()
-
-    def error(self) -> Exception:
-        where = f"near {' '.join(islice(self.tokens, 5))!r}" if self.tokens else "at its end"
-        return INVALID_SCHEMA(
-            f"The schema {self._text[:200]!r} is neither JSON nor Spark's DDL, which cannot be read "
-            f"{where}; write it as `id bigint, name string`"
-        )
-
-    def take(self, *expected: str) -> str:
-        if not self.tokens or (expected and self.tokens[0].lower() not in expected):
-            raise self.error()
-        return self.tokens.popleft()
-
-    def starts_with(self, *expected: str) -> bool:
-        return [token.lower() for token in islice(self.tokens, len(expected))] == [*expected]
-
-    def fields(self, end: str | None) -> pa.DataType:
-        kinds: dict[str, pa.DataType] = {}
-        while True:
-            name = self.take()
-            if name in kinds:
-                raise INVALID_SCHEMA(f"In the schema {self._text[:200]!r}, the field {name} is there twice; rename one")
-            if self.starts_with(":"):
-                self.take()
-            kinds[name] = self._inner()
-            for words in ("not", "null"), ("comment",):
-                if self.starts_with(*words):
-                    self.take(), self.take()
-            if not self.tokens or self.tokens[0] == end:
-                return pa.struct(list(kinds.items()))
-            self.take(",")
-
-    def type(self) -> pa.DataType:
-        name = self.take().lower()
-        if name == "array":
-            self.take("<")
-            kind = _array(self._inner())
-        elif name == "map":
-            self.take("<")
-            if self.take().lower() != "string":
-                raise INVALID_SCHEMA("The keys of a map in JSON are strings; write map<string, ...>")
-            self.take(",")
-            kind = pa.map_(pa.string(), self._inner())
-        elif name == "struct":
-            self.take("<")
-            kind = self.fields(end=">")
-        elif name in {"decimal", "dec", "numeric"}:
-            return self._decimal()
-        elif name in _NAMES:
-            return _NAMES[name]
-        else:
-            self.tokens.appendleft(name)
-            raise self.error()
-        self.take(">")
-        return kind
-
-    def _inner(self) -> pa.DataType:
-        with self._limits.level() if self._limits else nullcontext():
-            return self.type()
-
-    def _decimal(self) -> pa.DataType:
-        if not self.starts_with("("):
-            return pa.decimal128(10, 0)
-        self.take()
-        try:
-            precision, scale = int(self.take()), 0
-            if self.take(",", ")") == ",":
-                scale = int(self.take())
-                self.take(")")
-        except ValueError:
-            raise self.error() from None
-        if not 1 <= precision <= 38 or scale > precision:
-            raise INVALID_SCHEMA(
-                f"decimal({precision},{scale}) is no type: the precision is 1 to 38 and the scale at most that; "
-                "correct the schema"
-            )
-        return pa.decimal128(precision, scale)

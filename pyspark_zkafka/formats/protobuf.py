@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA, PROTOC_STOPPED
 from pyspark_zkafka.errors import excerpt, listing, nearest
-from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits, inner_path, is_list, varint
+from pyspark_zkafka.formats.codec import varint
+from pyspark_zkafka.formats.format import Format, Schema
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
@@ -32,6 +33,7 @@ from pyspark_zkafka.formats.protobuf_messages import (
     scalar_type,
     time_type,
 )
+from pyspark_zkafka.formats.types import NOT_WANTED, RECORD, TypeLimits, inner_path, is_list
 from pyspark_zkafka.model.spark_types import spark_name
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ _BUILTIN = {
 
 
 @dataclass(frozen=True, slots=True)
-class ProtobufSchema:
+class ProtobufSchema(Schema):
     """A message of compiled files. `files` is a serialized FileDescriptorSet, with the schema's own file at the end."""
 
     files: bytes
@@ -65,6 +67,10 @@ class ProtobufSchema:
     @property
     def type(self) -> pa.DataType:
         return self.projection(None)
+
+    @property
+    def name(self) -> str | None:
+        return self.message
 
     def projection(self, wanted: pa.DataType | None) -> pa.DataType:
         kind = _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits(wanted))
@@ -76,7 +82,6 @@ class ProtobufSchema:
 
     @property
     def message_indexes(self) -> bytes:
-        """The place of the message in its file, as Confluent's serializers write it before the message."""
         descriptor, indexes = _message_class(self).DESCRIPTOR, list[int]()
         while descriptor is not None:
             outer = descriptor.containing_type
@@ -96,6 +101,22 @@ class ProtobufSchema:
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> ProtobufEncoder:
         return ProtobufEncoder(_message_class(self), type)
+
+    def moved_fields(self, before: ProtobufSchema) -> list[str]:
+        found: list[str] = []
+
+        def compare(now: Any, old: Any, path: str) -> None:
+            for number, field in now.fields_by_number.items():
+                inner, other = inner_path(path, field.name), old.fields_by_number.get(number)
+                if other is None and field.name not in old.fields_by_name:
+                    continue
+                if other is None or other.name != field.name:
+                    found.append(f"{inner} = {number}")
+                elif field.message_type is not None and other.message_type is not None:
+                    compare(field.message_type, other.message_type, inner)
+
+        compare(_message_class(self).DESCRIPTOR, _message_class(before).DESCRIPTOR, "")
+        return found
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> ProtobufSchema:
@@ -184,9 +205,14 @@ def is_proto_text(text: str) -> bool:
     return ("{" in text or ";" in text) and not _BINARY.search(text)
 
 
-def is_descriptor_set(text: str) -> bool:
-    """True if a schema is a FileDescriptorSet, and not .proto text or a FileDescriptorProto."""
-    return not is_proto_text(text) and _descriptors(text, "schema")[1]
+def _registrable(text: str) -> str:
+    """Return the text. Raises INVALID_SCHEMA for a FileDescriptorSet, which registries do not know."""
+    if not is_proto_text(text) and _descriptors(text, "schema")[1]:
+        raise INVALID_SCHEMA(
+            "A descriptor set cannot be registered; write .proto text or the descriptor of one file, or leave the schema "
+            "out and set use.latest.version=true"
+        )
+    return text
 
 
 def _run_protoc(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
@@ -350,24 +376,6 @@ def schema_of(type: pa.DataType) -> str:
     return "\n".join(['syntax = "proto3";', *(f'import "google/protobuf/{file}.proto";' for file in files), text])
 
 
-def moved_fields(schema: ProtobufSchema, before: ProtobufSchema) -> list[str]:
-    """Return the fields whose name or number belongs to another field in an earlier schema, such as ``st.x = 2``."""
-    found: list[str] = []
-
-    def compare(now: Any, old: Any, path: str) -> None:
-        for number, field in now.fields_by_number.items():
-            inner, other = inner_path(path, field.name), old.fields_by_number.get(number)
-            if other is None and field.name not in old.fields_by_name:
-                continue
-            if other is None or other.name != field.name:
-                found.append(f"{inner} = {number}")
-            elif field.message_type is not None and other.message_type is not None:
-                compare(field.message_type, other.message_type, inner)
-
-    compare(_message_class(schema).DESCRIPTOR, _message_class(before).DESCRIPTOR, "")
-    return found
-
-
 def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) -> list[str]:
     """Return the lines of a message, with the messages of its structs inside."""
     nested: list[str] = []
@@ -409,3 +417,14 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
             type_text = f"optional {text_of(column.type, column.name, inner)}"
         lines.append(f"  {type_text} {column.name} = {number};")
     return [f"message {name} {{", *(f"  {line}" for line in nested), *lines, "}"]
+
+
+PROTOBUF = Format(
+    "protobuf",
+    "PROTOBUF",
+    parse,
+    text_of=schema_of,
+    registrable=_registrable,
+    has_message_indexes=True,
+    numbers_fields=True,
+)

@@ -16,19 +16,16 @@ import pyarrow as pa
 
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import (
-    BINARIES,
-    STRINGS,
     Decoded,
     decode_rows,
     dictionaries,
     encode_rows,
     grouped,
-    inner_path,
-    is_list,
     masked,
     offsets_of,
     require_fit,
 )
+from pyspark_zkafka.formats.types import BINARIES, STRINGS, TypeVisitor, inner_path, is_list
 from pyspark_zkafka.model.spark_types import spark_name
 
 if TYPE_CHECKING:
@@ -78,7 +75,7 @@ class ProtobufDecoder:
         self._class = message_class
         self._name = message_class.DESCRIPTOR.full_name
         self._writer = writer
-        self._read = _struct_values(self._class, type)
+        self._read = _Readers().of_message(self._class, type)
         self._numbers = {field.number for field in self._class.DESCRIPTOR.fields}
         self._has_required = _has_required(self._class.DESCRIPTOR)
         self._written: dict[tuple[int, ...], str] = {}
@@ -175,28 +172,59 @@ def _read_zigzag(payload: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"the message index at byte {at} does not end")
 
 
-def _struct_values(message_class: Any, kind: pa.DataType) -> _Values:
-    columns = [_field_column(message_class, message_class.DESCRIPTOR.fields_by_name[f.name], f.type) for f in kind]
+class _Readers(TypeVisitor["FieldDescriptor", _Values]):
+    """Makes the function that builds the column of a field's values, or of the single values of a repeated field."""
 
-    def read(messages: list[Any], mask: Mask | None) -> pa.Array:
-        arrays = [column(messages) for column in columns]
-        mask = np.zeros(len(messages), np.bool_) if mask is None else mask  # the length of a struct without fields
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(mask))
+    def of_message(self, message_class: Any, kind: pa.DataType) -> _Values:
+        """Return a function that builds a column of structs from messages of a class."""
+        columns = [self._column_of(message_class, message_class.DESCRIPTOR.fields_by_name[f.name], f.type) for f in kind]
 
-    return read
+        def read(messages: list[Any], mask: Mask | None) -> pa.Array:
+            arrays = [column(messages) for column in columns]
+            mask = np.zeros(len(messages), np.bool_) if mask is None else mask  # the length of a struct without fields
+            return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(mask))
 
+        return read
 
-def _field_column(message_class: Any, field: FieldDescriptor, kind: pa.DataType) -> Callable[[list[Any]], pa.Array]:
-    """Return a function that makes the column of a field from messages."""
-    # A field may have the name of a method, so that methods are called by the class.
-    get, has, name = attrgetter(field.name), message_class.HasField, field.name
-    if pa.types.is_map(kind):
-        entry = field.message_type
-        keys = _values(entry.fields_by_name["key"], kind.key_type)
-        items = _values(entry.fields_by_name["value"], kind.item_type)
+    def _column_of(self, message_class: Any, field: FieldDescriptor, kind: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+        """Return a function that builds the column of a field from messages."""
+        # A field may have the name of a method, so that methods are called by the class.
+        get, has, name = attrgetter(field.name), message_class.HasField, field.name
+        values = self.visit(kind, field)
+        if field.is_repeated or field.has_default_value or field.is_required:
+            return lambda messages: values(list(map(get, messages)), None)
+        if field.has_presence:
+            return lambda messages: values(
+                list(map(get, messages)), ~np.fromiter((has(m, name) for m in messages), np.bool_, len(messages))
+            )
 
-        def read_maps(messages: list[Any]) -> pa.Array:
-            maps = list(map(get, messages))
+        def read_implicit(messages: list[Any]) -> pa.Array:
+            # The default is not on the wire, and Spark returns null for it. -0.0 is not the default.
+            found = list(map(get, messages))
+            if pa.types.is_floating(kind):
+                return values(found, np.array(found, dtype=np.float64).view(np.int64) == 0)
+            return values(found, np.fromiter((not value for value in found), np.bool_, len(found)))
+
+        return read_implicit
+
+    def of_struct(self, kind: pa.DataType, field: FieldDescriptor, path: str) -> _Values:
+        from google.protobuf.message_factory import GetMessageClass
+
+        return self.of_message(GetMessageClass(field.message_type), kind)
+
+    def of_list(self, kind: pa.DataType, field: FieldDescriptor, path: str) -> _Values:
+        elements = self.visit(kind.value_type, field)
+
+        def read_lists(lists: list[Any], mask: Mask | None) -> pa.Array:
+            return pa.ListArray.from_arrays(offsets_of(lists), elements(list(chain.from_iterable(lists)), None), type=kind)
+
+        return read_lists
+
+    def of_map(self, kind: pa.DataType, field: FieldDescriptor, path: str) -> _Values:
+        entry = field.message_type.fields_by_name
+        keys, items = self.visit(kind.key_type, entry["key"]), self.visit(kind.item_type, entry["value"])
+
+        def read_maps(maps: list[Any], mask: Mask | None) -> pa.Array:
             # The runtime's own order differs from process to process, and a repeated task must return the same rows.
             try:
                 found = [(key, entries[key]) for entries in maps for key in sorted(entries)]
@@ -206,59 +234,29 @@ def _field_column(message_class: Any, field: FieldDescriptor, kind: pa.DataType)
             return pa.MapArray.from_arrays(offsets_of(maps), *columns, type=kind)
 
         return read_maps
-    if field.is_repeated:
-        elements = _values(field, kind.value_type)
 
-        def read_lists(messages: list[Any]) -> pa.Array:
-            lists = list(map(get, messages))
-            return pa.ListArray.from_arrays(offsets_of(lists), elements(list(chain.from_iterable(lists)), None), type=kind)
+    def of_scalar(self, kind: pa.DataType, field: FieldDescriptor, path: str) -> _Values:
+        if field.message_type is not None:
 
-        return read_lists
-    values = _values(field, kind)
-    if field.has_default_value or field.is_required:
-        return lambda messages: values(list(map(get, messages)), None)
-    if field.has_presence:
-        return lambda messages: values(
-            list(map(get, messages)), ~np.fromiter((has(m, name) for m in messages), np.bool_, len(messages))
-        )
+            def read_times(times: list[Any], mask: Mask | None) -> pa.Array:
+                # Nanoseconds are cut as Java does: towards zero.
+                micros = [time.seconds * 1_000_000 + int(time.nanos / 1000) for time in times]
+                try:
+                    return pa.array(micros, pa.int64(), mask=mask).cast(kind)
+                except OverflowError:
+                    raise ValueError(
+                        f"a time in field {field.name}, number {field.number}, is outside 64 bits of microseconds"
+                    ) from None
 
-    def read_implicit(messages: list[Any]) -> pa.Array:
-        # The default is not on the wire, and Spark returns null for it. -0.0 is not the default.
-        found = list(map(get, messages))
-        if pa.types.is_floating(kind):
-            return values(found, np.array(found, dtype=np.float64).view(np.int64) == 0)
-        return values(found, np.fromiter((not value for value in found), np.bool_, len(found)))
-
-    return read_implicit
-
-
-def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
-    """Return a function that makes a column of a field's single values."""
-    if pa.types.is_struct(kind):
-        from google.protobuf.message_factory import GetMessageClass
-
-        return _struct_values(GetMessageClass(field.message_type), kind)
-    if field.message_type is not None:
-
-        def read_times(times: list[Any], mask: Mask | None) -> pa.Array:
-            # Nanoseconds are cut as Java does: towards zero.
-            micros = [time.seconds * 1_000_000 + int(time.nanos / 1000) for time in times]
-            try:
-                return pa.array(micros, pa.int64(), mask=mask).cast(kind)
-            except OverflowError:
-                raise ValueError(
-                    f"a time in field {field.name}, number {field.number}, is outside 64 bits of microseconds"
-                ) from None
-
-        return read_times
-    if field.enum_type is not None:
-        names = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first name, as Java
-        unknown = f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_"
-        return lambda numbers, mask: pa.array([names.get(n) or f"{unknown}{n}" for n in numbers], kind, mask=mask)
-    if field.cpp_type in _UNSIGNED:
-        unsigned, signed = _UNSIGNED[field.cpp_type]
-        return lambda numbers, mask: pa.array(np.array(numbers, dtype=unsigned).view(signed), kind, mask=mask)
-    return lambda values, mask: pa.array(values, kind, mask=mask)
+            return read_times
+        if field.enum_type is not None:
+            names = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first name, as Java
+            unknown = f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_"
+            return lambda numbers, mask: pa.array([names.get(n) or f"{unknown}{n}" for n in numbers], kind, mask=mask)
+        if field.cpp_type in _UNSIGNED:
+            unsigned, signed = _UNSIGNED[field.cpp_type]
+            return lambda numbers, mask: pa.array(np.array(numbers, dtype=unsigned).view(signed), kind, mask=mask)
+        return lambda values, mask: pa.array(values, kind, mask=mask)
 
 
 # Encoding

@@ -75,15 +75,18 @@ def _column(given: OptionParser, column: str) -> ColumnFormat | None:
     )
     shown = f"{column}.format={name}"
     given.refuse_if(
-        given.has(f"{column}.schema") and found.base in ("binary", "string"),
+        given.has(f"{column}.schema") and not found.rules.has_schema,
         f"{column}.schema has no effect with {shown}; set {column}.format to the schema's format, or leave it out",
     )
     given.refuse_if(
-        given.has(f"{column}.schema.message") and found.base != "protobuf",
+        given.has(f"{column}.schema.message") and not found.rules.has_messages,
         f"{column}.schema.message names a Protobuf message, and has no effect with {shown}; leave it out",
     )
     given.refuse_if(
-        not given.has(f"{column}.schema") and name in ("avro", "protobuf") and given.scope != "write",
+        found.rules.needs_schema
+        and not found.is_confluent
+        and not given.has(f"{column}.schema")
+        and given.scope != "write",
         f"{shown} needs {column}.schema",
     )
     if not found.is_confluent:

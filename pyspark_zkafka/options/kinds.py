@@ -22,6 +22,7 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, Fro
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.topic_names import describe_bad_names, topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_path
+from pyspark_zkafka.options.values import FORMATS
 
 _Word = TypeVar("_Word")
 
@@ -411,7 +412,7 @@ def _read_version(option: str, value: str) -> int | None:
 
 
 BOOLEAN = choice(true=True, false=False)
-FORMAT = choice(*("binary", "string", "avro", "protobuf", "json", "avro-confluent", "protobuf-confluent", "json-confluent"))
+FORMAT = choice(*FORMATS, *(f"{name}-confluent" for name, rules in FORMATS.items() if rules.has_schema))
 SCHEMA = Kind("schema, or path of a file with it", _read_schema)
 SCHEMA_VERSION = Kind("latest, or integer > 0", _read_version)
 SUBJECT_STRATEGY = choice(

@@ -121,6 +121,28 @@ class RegistryOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class FormatRules:
+    """The options of a format. A format that `has_schema` can also have its schemas in a registry, as ``avro-confluent``.
+
+    Without a registry, a read of a format that `needs_schema` must be given its text. Other formats take the frame's type.
+    """
+
+    has_schema: bool = True
+    needs_schema: bool = False
+    has_messages: bool = False
+
+
+FORMATS = {
+    "binary": FormatRules(has_schema=False),
+    "string": FormatRules(has_schema=False),
+    "avro": FormatRules(needs_schema=True),
+    "protobuf": FormatRules(needs_schema=True, has_messages=True),
+    "json": FormatRules(),
+}
+"""The formats by name; `formats/format.py` has what they do."""
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnFormat:
     """The format of the column `key` or `value`, other than binary.
 
@@ -140,6 +162,11 @@ class ColumnFormat:
     def base(self) -> str:
         """The format without the registry: string, avro, protobuf or json."""
         return self.name.removesuffix("-confluent")
+
+    @property
+    def rules(self) -> FormatRules:
+        """The options of the format."""
+        return FORMATS[self.base]
 
     @property
     def is_confluent(self) -> bool:

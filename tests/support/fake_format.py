@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,21 +10,22 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
-from pyspark_zkafka.formats import codec
+from pyspark_zkafka.formats import decoding, encoding
 from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.format import Format, Schema, format_of
 
 
 @dataclass(frozen=True)
-class NumberSchema:
+class NumberSchema(Schema):
     """The schema: ``name`` or ``name of reference``."""
 
     text: str
     references: tuple[tuple[str, str], ...] = ()
 
     @property
-    def root(self) -> types.SimpleNamespace:
-        """A record with the schema's name."""
-        return types.SimpleNamespace(name=f"shop.{self.text}")
+    def name(self) -> str:
+        """The text, in a namespace."""
+        return f"shop.{self.text}"
 
     @property
     def type(self) -> pa.DataType:
@@ -72,8 +72,6 @@ class NumberDecoder:
 class NumberEncoder:
     """Encodes non-negative numbers."""
 
-    message_indexes = b""
-
     def encode(self, column: pa.Array) -> pa.Array:
         """Return decimal numbers, with null for null."""
         rows = [None if row is None else next(iter(row.values())) for row in column.to_pylist()]
@@ -83,20 +81,20 @@ class NumberEncoder:
         return pa.array([None if number is None else str(number).encode() for number in rows], pa.binary())
 
 
-def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> NumberSchema:
+def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> NumberSchema:
     """Return the schema of a text."""
     if not text.isidentifier():
         raise INVALID_SCHEMA(f"{text!r} is no name")
-    return NumberSchema(text, tuple((references or {}).items()))
+    return NumberSchema(text, tuple(references.items()))
 
 
-def schema_of(type: pa.DataType) -> str:
-    """Return the schema of a column: the name of its field."""
-    return str(type[0].name)
+NUMBERS = {
+    name: Format(name, name.upper(), parse, text_of=lambda type: str(type[0].name)) for name in ("avro", "protobuf", "json")
+}
+"""This format under the names of the formats with schemas."""
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Install this format under the names avro, protobuf and json."""
-    module = types.SimpleNamespace(parse=parse, schema_of=schema_of)
-    monkeypatch.setattr(codec, "format_module", lambda name: module)
-    codec._parsed.cache_clear()
+    for module in (decoding, encoding):
+        monkeypatch.setattr(module, "format_of", lambda name: NUMBERS.get(name) or format_of(name))

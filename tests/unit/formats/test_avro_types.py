@@ -76,24 +76,6 @@ def test_no_such_type_in_spark(schema: Any, problem: str) -> None:
         _ = parsed.type
 
 
-def test_too_many_fields() -> None:
-    """A small schema that repeats its records until it has millions of fields is refused."""
-    schema: Any = record(("a", "int"), name="R0")
-    for depth in range(1, 30):
-        schema = record(("a", schema), ("b", f"R{depth - 1}"), name=f"R{depth}")
-    with pytest.raises(OptionError, match="more than 20000 fields"):
-        type_of(schema)
-
-
-def test_too_deep() -> None:
-    """A schema that is nested too deeply is refused."""
-    schema: Any = "int"
-    for _ in range(100):
-        schema = {"type": "array", "items": schema}
-    with pytest.raises(OptionError, match="more than 63 levels deep"):
-        type_of(schema)
-
-
 def test_names() -> None:
     """Names are looked up in the enclosing namespace, then without a namespace."""
     inner = record(("x", "Kind"), ("y", ".Kind"), ("z", "q.F"), name="Inner", namespace="a.b")

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.formats.codec import StringSchema, decode_rows, encode_rows, grouped, offsets_of, parse_schema
+from pyspark_zkafka.formats.codec import decode_rows, encode_rows, grouped, offsets_of
+from pyspark_zkafka.formats.format import StringSchema, format_of
 from pyspark_zkafka.formats.registry import StoredSchema
-from tests.support import fake_format
+from pyspark_zkafka.options.values import FORMATS
 from tests.support.cases import each
 
 
@@ -42,11 +43,16 @@ class TestText:
             StringSchema().encoder(pa.int32())
 
 
-def test_a_schema_of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema whose type is not that of the format is refused."""
-    fake_format.use(monkeypatch)
+def test_a_schema_of_another_format() -> None:
+    """A schema that the registry stores under another type is refused."""
     with pytest.raises(OptionError, match="of the type PROTOBUF, and the format is avro"):
-        parse_schema("avro", StoredSchema("x", "PROTOBUF"))
+        format_of("avro").schema(StoredSchema("x", "PROTOBUF"))
+
+
+@each("name", [name for name in FORMATS if name != "binary"])
+def test_formats(name: str) -> None:
+    """Each format that the options accept has an implementation of the same name."""
+    assert format_of(name).name == name
 
 
 def build(rows: list[int | None]) -> pa.Array:

@@ -6,20 +6,19 @@ import struct
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.formats import decoding
-from pyspark_zkafka.formats.codec import parse_schema
+from pyspark_zkafka.formats.avro import AVRO
 from pyspark_zkafka.formats.decoding import ConfluentDecoder
+from pyspark_zkafka.formats.format import format_of
 from pyspark_zkafka.formats.registry import StoredSchema, UnknownSchema
-from tests.support import fake_format
 from tests.support.cases import each
-from tests.support.fake_format import NumberSchema
+from tests.support.fake_format import NUMBERS, NumberSchema
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -56,9 +55,8 @@ def no_headers(count: int) -> pa.Array:
 
 
 @pytest.fixture
-def decoder(monkeypatch: pytest.MonkeyPatch) -> ConfluentDecoder:
+def decoder() -> ConfluentDecoder:
     """A decoder of the column value, with the schemas x (7) and xyz (8), an unresolvable one (9) and one of JSON (10)."""
-    fake_format.use(monkeypatch)
     schemas: dict[int | str, StoredSchema] = {
         7: StoredSchema("x", "AVRO", id=7),
         8: StoredSchema("xyz", "AVRO"),
@@ -67,7 +65,7 @@ def decoder(monkeypatch: pytest.MonkeyPatch) -> ConfluentDecoder:
         str(GUID): StoredSchema("xy", "AVRO"),
     }
     reader = NumberSchema("x")
-    return ConfluentDecoder("value", "avro", reader, schemas[7], reader.type, Registry(schemas))  # type: ignore[arg-type]
+    return ConfluentDecoder("value", NUMBERS["avro"], reader, schemas[7], reader.type, Registry(schemas))  # type: ignore[arg-type]
 
 
 def numbers(decoded: Any) -> list[int | None]:
@@ -178,8 +176,9 @@ def test_writers_without_a_type(name: str, own: str, writer: str, payload: bytes
     """A record is decoded even if the rest of its writer's schema has no type in Spark."""
     kind, syntax = name.upper(), 'syntax = "proto3"; ' if name == "protobuf" else ""
     registry = Registry({8: StoredSchema(syntax + writer, kind, id=8), 9: StoredSchema("string", "AVRO", id=9)})
-    reader = parse_schema(name, StoredSchema(syntax + own, kind))
-    decoder = ConfluentDecoder("value", name, reader, None, reader.type, registry)  # type: ignore[arg-type]
+    format = format_of(name)
+    reader = format.schema(StoredSchema(syntax + own, kind))
+    decoder = ConfluentDecoder("value", format, reader, None, reader.type, registry)  # type: ignore[arg-type]
     decoded = decoder.decode(payloads(wire(8, payload), wire(9, payload)), no_headers(2))
     assert decoded.column.to_pylist() == [{"id": 7}, None]
     reason = f"the schema is of the type AVRO, and the format is {name}; correct the format"
@@ -190,8 +189,8 @@ def test_bytes() -> None:
     """Bytes follow the id, or are the whole payload, without a length. Inside of another type, they have one."""
     schemas: dict[int | str, StoredSchema] = {7: StoredSchema('"bytes"', "AVRO", id=7)}
     schemas[8] = StoredSchema('["null", "bytes"]', "AVRO", id=8)
-    reader = parse_schema("avro", schemas[7])
-    decoder = ConfluentDecoder("value", "avro", reader, schemas[7], reader.type, Registry(schemas))  # type: ignore[arg-type]
+    reader = AVRO.schema(schemas[7])
+    decoder = ConfluentDecoder("value", AVRO, reader, schemas[7], reader.type, Registry(schemas))  # type: ignore[arg-type]
     headers = pa.array([None, None, [("__value_schema_id", b"\0\0\0\0\7")], None], HEADERS)
     decoded = decoder.decode(payloads(wire(7, b"\x04ab"), wire(7, b""), b"\x02", wire(8, b"\x02\x04ab")), headers)
     assert (decoded.column.to_pylist(), decoded.malformed) == ([b"\x04ab", b"", b"\x02", b"ab"], {})
@@ -204,12 +203,11 @@ def test_ids_of_a_context(decoder: ConfluentDecoder) -> None:
     assert decoder.registry.contexts == {":.staging:", ""}  # type: ignore[attr-defined]
 
 
-def test_schema_that_cannot_be_compiled_now(decoder: ConfluentDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_that_cannot_be_compiled_now(decoder: ConfluentDecoder) -> None:
     """If a schema cannot be judged, as without a library, its records are not malformed: the task fails."""
 
-    def missing(*arguments: object) -> object:
+    def missing(*arguments: object) -> NoReturn:
         raise FORMAT_LIBRARY_MISSING("grpcio-tools is not installed")
 
-    monkeypatch.setattr(decoding, "parse_schema", missing)
     with pytest.raises(OptionError, match="FORMAT_LIBRARY_MISSING"):
-        decoder.decode(payloads(wire(8, b"1")), no_headers(1))
+        replace(decoder, format=replace(decoder.format, parse=missing)).decode(payloads(wire(8, b"1")), no_headers(1))

@@ -293,8 +293,8 @@ def test_moved_fields_of_structs() -> None:
         protobuf.parse(f'syntax = "proto3"; message M {{ S s = 1; message S {{ int64 x = {x}; int64 y = {y}; }} }}')
         for x, y in ((1, 2), (2, 3))
     )
-    assert protobuf.moved_fields(now, before) == ["s.x = 2", "s.y = 3"]
-    assert protobuf.moved_fields(before, before) == []
+    assert now.moved_fields(before) == ["s.x = 2", "s.y = 3"]
+    assert before.moved_fields(before) == []
 
 
 def test_descriptors_are_registered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,32 +209,6 @@ def test_resolution_by_number() -> None:
     assert decoded.column.to_pylist() == [{"i": 5, "later": None}]
 
 
-EVERYTHING = """
-int32 i = 1; optional string s = 2; google.protobuf.Timestamp t = 3; google.protobuf.Duration d = 4; bytes b = 5;
-message N { optional int32 x = 1; repeated string l = 2; } N n = 6; repeated N ns = 7; map<string, N> m = 8;
-map<int64, bool> mb = 9; enum E { A = 0; B = 1; } optional E e = 10; repeated google.protobuf.Timestamp ts = 11;
-map<string, google.protobuf.Duration> md = 12; bool f = 13; float g = 14;
-"""
-
-
-def test_round_trip() -> None:
-    """Encoded rows are the same after decoding, and null fields are not written."""
-    schema = one(EVERYTHING)
-    row = {
-        "i": 1, "s": "", "t": -1, "d": -1_500_000, "b": b"\xff", "n": {"x": None, "l": []},
-        "ns": [{"x": 0, "l": ["a"]}, {"x": None, "l": []}], "m": [("k", {"x": 1, "l": []})], "mb": [(5, False)], "e": "A",
-        "ts": [0, 1_000_001], "md": [("k", 1)], "f": True, "g": 0.5,
-    }  # fmt: skip
-    empty = {name: None for name in row} | {"ns": [], "m": [], "mb": [], "ts": [], "md": []}
-    column = pa.array([row, None, {}, row], schema.type)
-    encoded = schema.encoder(schema.type).encode(column)
-    assert encoded[2].as_py() == b""
-    decoded = schema.decoder(None, schema.type).decode(encoded)
-    expected = pa.array([row, None, empty, row], schema.type)
-    assert decoded.column.to_pylist() == expected.to_pylist()
-    assert schema.encoder(schema.type).encode(column.slice(1)).to_pylist() == encoded.to_pylist()[1:]
-
-
 def test_other_types_to_encode() -> None:
     """Numbers of another width, dates, large strings and large lists are encoded, even if the message has more fields."""
     schema = one("int32 i = 1; int64 l = 2; double d = 3; string s = 4; repeated int32 r = 5; bytes b = 6;")

@@ -13,8 +13,9 @@ import pytest
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats import avro, protobuf
 from pyspark_zkafka.formats import json as json_format
-from pyspark_zkafka.formats.codec import NOT_WANTED, Schema
 from pyspark_zkafka.formats.decoding import BatchDecoder, decoded_schema, pin_formats
+from pyspark_zkafka.formats.format import Schema
+from pyspark_zkafka.formats.types import NOT_WANTED
 from pyspark_zkafka.model.records import projection_problems, require_projection
 from pyspark_zkafka.options.batch import parse_read
 
