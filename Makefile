@@ -17,7 +17,8 @@ PYTEST := $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-l
 SAIL_PYTEST := PYTHONPATH=$(SAIL) $(BIN)/pytest --zkafka-engine sail
 # The promises of batches are the same on both engines.
 SAIL_TESTS := $(addprefix tests/integration/,test_sail.py test_read.py test_write.py test_views.py test_formats.py \
-	test_header_bytes.py test_log_bounds.py test_relative_starts.py test_refused_reads.py test_consumer_group.py)
+	test_header_bytes.py test_log_bounds.py test_relative_starts.py test_refused_reads.py test_consumer_group.py \
+	test_pushdown.py)
 
 # Spark's workers run "python3" from the PATH unless they are told otherwise.
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_zkafka.worker import concise_errors, is_called_by, prepared_worker
+from pyspark_zkafka.worker import concise_errors, is_called_by, is_within_pyspark, prepared_worker
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.options.values import ReadOptions, WriteOptions
 
 _PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
-_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
 
 
@@ -98,11 +97,7 @@ class ZKafkaDataSource(DataSource):
             return ViewReader(options.view, options, wanted)
         pinned = self._pin(options, projection.names)
         require_projection(projection, *_decoded(pinned, projection))
-        # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. The setting is not
-        # visible here, but if it is on, another module of Spark calls this method. If Spark renames that module, plans are
-        # not narrowed.
-        narrows = options.push_filters and is_called_by(_PUSHDOWN_WORKER)
-        reader_class = PushdownReader if narrows else ZKafkaReader
+        reader_class = ZKafkaReader if is_within_pyspark() else PushdownReader
         return reader_class(options, wanted, pinned)
 
     @concise_errors()

@@ -1,14 +1,14 @@
 """Pushed-down filters, by which a plan leaves out partitions and offsets that cannot match.
 
-Spark evaluates every filter again on the rows.
+The engine evaluates every filter again on the rows. Timestamps are left to it: brokers may not find a record by its
+timestamp if records without one, from before Kafka 0.10, precede it.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
@@ -23,7 +23,6 @@ _COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Comparison:
     value: Any
 
     def admits(self, candidate: Any) -> bool:
-        """Return True if a value of the column may match. Values that cannot be compared are left to Spark."""
+        """Return True if a value of the column may match. Values that cannot be compared are left to the engine."""
         values = self.value if self.operator == "in" else (self.value,)
         if not all(isinstance(value, type(candidate)) for value in values):
             return True
@@ -46,24 +45,21 @@ class Comparison:
 class PushedFilters:
     """The restrictions of a read by pushed-down filters.
 
-    `comparisons` are of the columns topic and partition. Only offsets in ``[from_offset, until_offset)`` can match, and
-    only records that are not older than `since_ms`. There is no upper bound of timestamps: producers may set timestamps in
-    any order, so that an older record may follow.
+    `comparisons` are of the columns topic and partition. Only offsets in ``[from_offset, until_offset)`` can match.
     """
 
     comparisons: tuple[Comparison, ...] = ()
     from_offset: int | None = None
     until_offset: int | None = None
-    since_ms: int | None = None
 
     def admits(self, partition: TopicPartition) -> bool:
         """Return True if the partition can contain a matching record."""
         columns = {"topic": partition.topic, "partition": partition.partition}
         return all(c.admits(columns[c.column]) for c in self.comparisons)
 
-    def cut(self, whole: OffsetRange, first_since: Mapping[TopicPartition, int]) -> OffsetRange:
-        """Return the part of a range that can match. `first_since` has the first offset at `since_ms` or later."""
-        start = max(whole.start, self.from_offset or 0, first_since.get(whole.partition, 0))
+    def cut(self, whole: OffsetRange) -> OffsetRange:
+        """Return the part of a range that can match."""
+        start = max(whole.start, self.from_offset or 0)
         until = whole.until if self.until_offset is None else min(whole.until, self.until_offset)
         return OffsetRange(whole.partition, start, max(start, until))
 
@@ -74,12 +70,10 @@ def pushed_filters(comparisons: Iterable[Comparison]) -> PushedFilters:
     for comparison in comparisons:
         by_column.setdefault(comparison.column, []).append(comparison)
     offsets = [bounds for c in by_column.get("offset", []) if (bounds := _offset_bounds(c)) is not None]
-    times = [ms for c in by_column.get("timestamp", []) if (ms := _since_ms(c)) is not None]
     return PushedFilters(
         comparisons=tuple(by_column.get("topic", []) + by_column.get("partition", [])),
         from_offset=max((low for low, _ in offsets if low is not None), default=None),
         until_offset=min((high for _, high in offsets if high is not None), default=None),
-        since_ms=max(times, default=None),
     )
 
 
@@ -93,12 +87,3 @@ def _offset_bounds(c: Comparison) -> tuple[int | None, int | None] | None:
     if c.operator in (">", ">="):
         return c.value + (c.operator == ">"), None
     return None, c.value + (c.operator == "<=")
-
-
-def _since_ms(c: Comparison) -> int | None:
-    if c.operator not in ("=", ">", ">=") or not isinstance(c.value, datetime):
-        return None
-    value = c.value if c.value.tzinfo is not None else c.value.replace(tzinfo=timezone.utc)
-    since_ms = (value - _EPOCH) // timedelta(milliseconds=1)
-    # Records without a timestamp have -1, so that a bound before the epoch leaves nothing out.
-    return since_ms if since_ms >= 0 else None

@@ -19,7 +19,7 @@ from pyspark_zkafka.cluster import (
 from pyspark_zkafka.conditions import NO_GROUP_OFFSETS, OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, LogOffsets, resolve
+from pyspark_zkafka.model.offsets import EARLIEST, LogOffsets, resolve
 from pyspark_zkafka.model.planning import (
     Split,
     Subscription,
@@ -152,18 +152,7 @@ def resolve_ranges(
             remedy="correct the offsets, or set failOnDataLoss to false",
             otherwise="Reading what is there",
         )
-    if pushed is None:
-        return list(resolution.ranges)
-    first_since: Mapping[TopicPartition, int] = {}
-    if pushed.since_ms is not None:
-        # The answer is -1 if the record is after an open transaction, or arrives later: the range then starts at the end.
-        ends = logs.list_offsets(dict.fromkeys(partitions, LATEST))
-        found = logs.list_offsets(dict.fromkeys(partitions, AtTimestamp(pushed.since_ms)))
-        late = [tp for tp, first in found.items() if first < 0]
-        # It is also -1 if records without timestamps, from before Kafka 0.10, hide the later ones from the broker.
-        dated = logs.list_offsets(dict.fromkeys(late, AtTimestamp(0))) if late else {}
-        first_since = {tp: ends[tp] if first < 0 else first for tp, first in found.items() if dated.get(tp, 0) >= 0}
-    return [pushed.cut(r, first_since) for r in resolution.ranges]
+    return [r if pushed is None else pushed.cut(r) for r in resolution.ranges]
 
 
 def _committed(

@@ -175,15 +175,13 @@ class ZKafkaReader(TaskObject, DataSourceReader):
 
 
 class PushdownReader(ZKafkaReader):
-    """A batch reader that accepts pushed filters.
+    """A batch reader that accepts pushed filters, for Sail, which plans each scan of a frame by itself.
 
-    A separate class, because Spark refuses a reader with `pushFilters` while filter pushdown is off. Spark 4.2 and 4.3 keep
-    only the last pushed plan of a frame. Other queries on the frame use it, too, and lack rows. This class is used only if
-    the option pushFilters promises that there are no other queries.
+    Spark 4.2 and 4.3 keep only the last pushed plan of a frame. Other queries on the frame use it, too, and lack rows.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the plan. Returns every filter: Spark still evaluates it on the rows."""
+        """Narrow the plan. Returns every filter: the engine still evaluates it on the rows."""
         self._pushed = pushed_filters(c for c in map(_comparison, filters) if c is not None)
         return filters
 

@@ -165,14 +165,8 @@ def test_writers() -> None:
         source(topic="t").writer(StructType([StructField("price", StringType())]), overwrite=False)
 
 
-def test_pushdown() -> None:
-    """Outside the worker that pushes filters down, a reader does not accept filters, since Spark would refuse it."""
-    assert not isinstance(source(subscribe="t").reader(VALUE), PushdownReader)
-
-
-def test_pushdown_of_one_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filters narrow a plan only if the options say that no other query uses it."""
-    monkeypatch.setattr("pyspark_zkafka.source.is_called_by", lambda worker: True)
-    for given in ({}, {"pushFilters": "false"}, {"pushFilters": "true"}):
-        reader = source(subscribe="t", **given).reader(VALUE)
-        assert isinstance(reader, PushdownReader) == (given.get("pushFilters") == "true")
+@pytest.mark.parametrize("is_spark", [True, False], ids=["Spark", "Sail"])
+def test_pushdown(monkeypatch: pytest.MonkeyPatch, is_spark: bool) -> None:
+    """Filters narrow a plan on Sail alone: Spark shares a narrowed plan between the uses of a frame."""
+    monkeypatch.setattr("pyspark_zkafka.source.is_within_pyspark", lambda: is_spark)
+    assert isinstance(source(subscribe="t").reader(VALUE), PushdownReader) is not is_spark

@@ -237,7 +237,7 @@ def test_an_exit_that_hangs_ends() -> None:
 def test_callers() -> None:
     """A module is found anywhere on the call stack by its full name."""
     assert is_called_by("_pytest.python")
-    assert not is_called_by("pyspark.sql.worker.data_source_pushdown_filters")
+    assert not is_called_by("pyspark.sql.worker.plan_data_source_read")
 
 
 def test_warnings_have_level_and_logger() -> None:

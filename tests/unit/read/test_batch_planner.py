@@ -330,43 +330,7 @@ def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
     assert "Reading what is there" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("pushed", "expected"),
-    [
-        (PushedFilters(from_offset=20, until_offset=30), (20, 30)),
-        (PushedFilters(since_ms=40), (40, 100)),
-        (PushedFilters(since_ms=500), (100, 100)),
-        (PushedFilters(from_offset=20, since_ms=5), (20, 100)),
-    ],
-)
-def test_pushed_filters(pushed: PushedFilters, expected: tuple[int, int]) -> None:
-    """Filters on offsets and timestamps narrow each range."""
-    assert resolve_ranges(options(), [T[0]], Logs(), {}, ONCE, pushed) == [OffsetRange(T[0], *expected)]
-
-
-def test_pushed_timestamp_after_an_open_transaction() -> None:
-    """Brokers return no offset after an open transaction: the range then starts at the transaction, and the task waits."""
-
-    class OpenTransaction(Logs):
-        def _offset(self, position: Position) -> int:
-            found = super()._offset(position)
-            return found if found <= 50 else 50 if position == LATEST else -1
-
-        def high_watermarks(
-            self, partitions: Collection[TopicPartition], timeout_s: float = 0
-        ) -> dict[TopicPartition, int]:
-            return dict.fromkeys(partitions, 100)
-
-    read = options(endingOffsets='{"t": {"0": 100}}')
-    pushed = PushedFilters(since_ms=60)
-    assert resolve_ranges(read, [T[0]], OpenTransaction(), {}, ONCE, pushed) == [OffsetRange(T[0], 50, 100)]
-
-
-def test_pushed_timestamp_in_an_old_log() -> None:
-    """A log that starts with records without timestamps is read as a whole: brokers may miss its later records."""
-
-    class OldLog(Logs):
-        def _offset(self, position: Position) -> int:
-            return -1 if isinstance(position, AtTimestamp) else super()._offset(position)
-
-    assert resolve_ranges(options(), [T[0]], OldLog(), {}, ONCE, PushedFilters(since_ms=60)) == [OffsetRange(T[0], 10, 100)]
+def test_pushed_filters() -> None:
+    """Filters on offsets narrow each range."""
+    pushed = PushedFilters(from_offset=20, until_offset=30)
+    assert resolve_ranges(options(), [T[0]], Logs(), {}, ONCE, pushed) == [OffsetRange(T[0], 20, 30)]
