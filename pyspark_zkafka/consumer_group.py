@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGroup", "GroupBatch"]
 
-_OF_COMMITS = ("offsets.storage", "dual.commit.enabled")
-_REPLACED = frozenset(
-    {"subscribe", "subscribepattern", "subscribeexceptpattern", "auto.offset.reset", "group.id", *_OF_COMMITS}
-)
-"""Options of reads that a batch does not pass on, in lower case: it reads fixed ranges."""
 _OF_OTHERS = (
     "startingOffsets",
     "startingTimestamp",
@@ -249,7 +244,7 @@ class GroupBatch:
         They include the connection options of the group. The write fails with PARTITION_LOST if the member no longer owns a
         partition; the other partitions' offsets are committed, and the rows stay written.
         """
-        from pyspark_zkafka.options.table import is_connection_option
+        from pyspark_zkafka.options.table import BY_NAME, OFFSET_STORES, is_connection_option
 
         if self._commits_as_member:
             raise COMMIT_BY_MEMBER(
@@ -257,7 +252,11 @@ class GroupBatch:
                 "commit_options out, and call batch.commit() when the write has succeeded",
             )
         raw = self._member._raw
-        connection = {n: text for n, text in raw.items() if is_connection_option(n) or n.lower() in _OF_COMMITS}
+        connection = {
+            name: text
+            for name, text in raw.items()
+            if is_connection_option(name) or BY_NAME.get(name.lower()) in OFFSET_STORES
+        }
         if not self.ranges:
             return connection
         offsets = {"group.id": raw["group.id"], "commitOffsets": self._json("until"), "commitOwner": str(self._owner)}
@@ -279,11 +278,15 @@ class GroupBatch:
         require_none_lost(result, self._member._raw["group.id"])
 
     def _read_options(self) -> dict[str, str]:
-        from pyspark_zkafka.options.table import BY_NAME, STREAM
+        from pyspark_zkafka.options.format_table import FORMATS
+        from pyspark_zkafka.options.table import BY_NAME, CONNECTION, READING
 
-        of_streams = {name for name, option in BY_NAME.items() if option.scopes == STREAM}
-        left_out = _REPLACED | of_streams
-        shared = {name: text for name, text in self._member._raw.items() if name.lower() not in left_out}
+        of_reads = (*CONNECTION, *READING, *FORMATS)  # others were for the member, which has chosen the ranges
+        shared = {
+            name: text
+            for name, text in self._member._raw.items()
+            if name.lower().startswith("kafka.") or BY_NAME[name.lower()] in of_reads
+        }
         partitions: dict[str, list[int]] = {}
         for r in self.ranges:
             partitions.setdefault(r.partition.topic, []).append(r.partition.partition)
