@@ -100,21 +100,16 @@ def _connection(given: OptionParser) -> ConnectionOptions:
 
 
 def _zookeeper(given: OptionParser) -> ZooKeeperConfig | None:
-    hosts, chroot = given.value("zookeeper.connect") or ("", "")
-    session_ms = given.value("zookeeper.session.timeout.ms")
-    tls = ZooKeeperTls(**given.fields(ZooKeeperTls)) if given.value("zookeeper.ssl.client.enable") else None
-    config = ZooKeeperConfig(
+    if given.value("zookeeper.connect") is None:
+        return None
+    hosts, chroot = given.value("zookeeper.connect")
+    return ZooKeeperConfig(
         hosts=hosts,
         chroot=chroot,
-        connection_timeout_ms=given.value("zookeeper.connection.timeout.ms", session_ms),
-        tls=tls,
+        connection_timeout_ms=given.value("zookeeper.connection.timeout.ms", given.value("zookeeper.session.timeout.ms")),
+        tls=ZooKeeperTls(**given.fields(ZooKeeperTls)) if given.value("zookeeper.ssl.client.enable") else None,
         **given.fields(ZooKeeperConfig),
     )
-    given.refuse_if(
-        config.acl != "open" and not given.has("zookeeper.auth") and (tls is None or tls.keystore is None),
-        f"zookeeper.acl={config.acl} requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location",
-    )
-    return config if hosts else None
 
 
 def parse_read(raw: Mapping[str, str]) -> ReadOptions:
@@ -127,10 +122,6 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
         given.problems.extend([f"{spec.option} is {refused[p]}" for p in positions if p in refused][:1])
     options = read_options(given, start, view, end)
     if view is not None:
-        given.refuse_if(
-            VIEWS[view].needs_zookeeper and not given.has("zookeeper.connect"),
-            f"view={view} reads ZooKeeper and needs zookeeper.connect",
-        )
         given.problems.extend(view_problems(view, (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))))
     first, last = start.everywhere, end.everywhere
     given.refuse_if(
@@ -284,26 +275,16 @@ def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) ->
 
 
 def _exactly_once(given: OptionParser, connection: ConnectionOptions) -> ExactlyOnce | None:
-    once = ExactlyOnce(**given.fields(ExactlyOnce))
     if given.value("deliveryGuarantee") != "exactly-once":
         timeout = "kafka.transaction.timeout.ms"
         given.refuse_if(given.has(timeout), f"{timeout} needs deliveryGuarantee=exactly-once")
         return None
     given.refuse_if(
-        once.ledger_topic is None and not given.has("topic"),
-        "deliveryGuarantee=exactly-once keeps a ledger under a topic's partitions; set topic, or ledgerTopic if the rows "
-        "name their topics",
-    )
-    given.refuse_if(
-        connection.transport == "librdkafka",
-        "deliveryGuarantee=exactly-once does not support transport=librdkafka; leave transport out",
-    )
-    given.refuse_if(
         connection.kafka.get("enable.idempotence") == "false",
         "deliveryGuarantee=exactly-once needs kafka.enable.idempotence=true (and therefore kafka.acks=all and "
         "kafka.retries of 1 or more)",
     )
-    return once
+    return ExactlyOnce(**given.fields(ExactlyOnce))
 
 
 def _commit(given: OptionParser) -> CommitPlan | None:

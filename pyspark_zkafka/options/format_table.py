@@ -6,6 +6,7 @@ from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, Kind, text
 from pyspark_zkafka.options.option import Option, Rule, excludes, needs, of_reads, of_writes
 
+PREFIX = "schema.registry."
 _CONFLUENT = tuple(name for name in kinds.FORMATS if name.endswith("-confluent"))
 _COLUMNS = ("value.format", "key.format")
 _OF_REGISTRY = Rule(_COLUMNS, _CONFLUENT, "needs a format of Confluent, such as value.format=avro-confluent")
@@ -24,6 +25,7 @@ def _of_column(column: str) -> tuple[Option, ...]:
             f"Format of the column {column}. The formats of Confluent look schemas up in schema.registry.url. See "
             "[Formats](formats.md).",
             "binary",
+            rules=(needs(f"{PREFIX}url", when=_CONFLUENT),),
         ),
         Option(
             f"{column}.schema",
@@ -81,9 +83,6 @@ def _of_column(column: str) -> tuple[Option, ...]:
     )
 
 
-PREFIX = "schema.registry."
-
-
 def _of_registry(
     name: str, kind: Kind, doc: str, derived: str = "", *, secret: bool = False, rules: tuple[Rule, ...] = ()
 ) -> Option:
@@ -107,6 +106,7 @@ REGISTRY: tuple[Option, ...] = (
         kinds.CREDENTIALS_SOURCE,
         "Where user and password are: in the next option, or in the URL.",
         "USER_INFO if the next option is set, URL if the address has a login",
+        rules=(needs(f"{PREFIX}basic.auth.user.info", when=("user_info",)),),
     ),
     _of_registry("basic.auth.user.info", text("user:password"), "User and password.", secret=True),
     _of_registry("bearer.auth.credentials.source", kinds.TOKEN_SOURCE, "Where bearer tokens come from."),
@@ -149,7 +149,14 @@ FORMATS: tuple[Option, ...] = (
         BOOLEAN,
         "Register the schema under the subject. If false, the schema must be registered.",
         derived="true, unless use.latest.version is true",
-        rules=(_OF_REGISTRY,),
+        rules=(
+            _OF_REGISTRY,
+            excludes(
+                *("use.latest.version", "true"),
+                problem="and use.latest.version=true contradict each other; set only one",
+                when=("true",),
+            ),
+        ),
     ),
     of_writes("use.latest.version", BOOLEAN, "Encode by the latest schema of the subject.", "false", rules=(_OF_REGISTRY,)),
     of_writes(

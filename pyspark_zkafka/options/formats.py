@@ -22,27 +22,14 @@ def parse_formats(given: OptionParser, subscription: Subscription | None = None)
     is_read = given.scope != "write"
     found = [_column(given, "key"), _column(given, "value")]
     columns = tuple(column for column in found if column is not None)
-    confluent = [column for column in columns if column.is_confluent]
     latest = given.value("use.latest.version")
     auto = not is_read and given.value("auto.register.schemas", not latest)
     options = FormatOptions(columns, registry=_registry(given), auto_register=auto, **given.fields(FormatOptions))
-    given.refuse_if(
-        auto and latest, "auto.register.schemas=true and use.latest.version=true contradict each other; set only one"
-    )
-    named = " and ".join(f"{column.column}.format={column.name}" for column in confluent)
-    given.refuse_if(bool(confluent) and not given.has(_URL), f"{named} need(s) schema.registry.url")
-    for column in confluent:
-        if is_read:
+    for column in columns:
+        if column.is_confluent and is_read:
             _check_read_subject(given, column, subscription)
-        given.refuse_if(
-            latest and column.subject is None and column.strategy != "topic",
-            f"the subject of {column.column} depends on the record's name; set {column.column}.subject instead of "
-            f"{column.column}.subject.name.strategy",
-        )
-        given.refuse_if(
-            latest and column.schema is not None,
-            f"use.latest.version encodes by the subject's schema; leave out {column.column}.schema",
-        )
+        if column.is_confluent and latest:
+            _check_latest_version(given, column)
     return options if columns else None
 
 
@@ -71,6 +58,19 @@ def _check_read_subject(given: OptionParser, column: ColumnFormat, subscription:
     )
 
 
+def _check_latest_version(given: OptionParser, column: ColumnFormat) -> None:
+    """Refuse a write that cannot encode by the latest version of a subject."""
+    given.refuse_if(
+        column.subject is None and column.strategy != "topic",
+        f"the subject of {column.column} depends on the record's name; set {column.column}.subject instead of "
+        f"{column.column}.subject.name.strategy",
+    )
+    given.refuse_if(
+        column.schema is not None,
+        f"use.latest.version encodes by the subject's schema; leave out {column.column}.schema",
+    )
+
+
 def _registry(given: OptionParser) -> RegistryOptions | None:
     values = {option.name: given.value(option.name) for option in REGISTRY}
     urls, logins = values.pop(_URL) or ((), set())
@@ -80,7 +80,6 @@ def _registry(given: OptionParser) -> RegistryOptions | None:
         f"the addresses in {_URL} have different logins, and each address gets the same one; set {_USER_INFO} instead",
     )
     source, user_info, token_source = values.pop(_SOURCE), values[_USER_INFO], values[_TOKEN_SOURCE]
-    given.refuse_if(source == "USER_INFO" and user_info is None, f"{_SOURCE}=USER_INFO needs {_USER_INFO}")
     given.refuse_if(source == "URL" and in_urls is None, f"{_SOURCE}=URL needs user:password@ in {_URL}")
     given.refuse_if(
         user_info is not None and (source == "URL" or in_urls is not None),

@@ -16,24 +16,28 @@ STREAM: tuple[Scope, ...] = ("stream",)
 class Rule:
     """A rule about other options: at least one of `names` must be given, or, if `excludes`, none of them.
 
-    With `values`, in lower case, an option counts only if one of them applies, given or by default. In an error, `problem`
-    follows the name of the option that has the rule. ``{found}`` in it stands for the first of `names` and its value.
+    With `values`, an option of `names` counts only if one of them applies, given or by default. With `when`, the rule is
+    only for these values of the option that has it. All values are in lower case.
+
+    In an error, `problem` follows the name of the option that has the rule, and its value if there is `when`. ``{found}``
+    stands for the first of `names` and its value.
     """
 
     names: tuple[str, ...]
     values: tuple[str, ...]
     problem: str
     excludes: bool = False
+    when: tuple[str, ...] = ()
 
 
-def needs(name: str, *values: str, problem: str = "") -> Rule:
+def needs(name: str, *values: str, problem: str = "", when: tuple[str, ...] = ()) -> Rule:
     """Return the rule that an option needs the option `name`, with one of `values` if there are any."""
-    return Rule((name,), values, problem or f"needs {'='.join((name, *values[:1]))}")
+    return Rule((name,), values, problem or f"needs {'='.join((name, *values[:1]))}", when=when)
 
 
-def excludes(name: str, *values: str, problem: str) -> Rule:
+def excludes(name: str, *values: str, problem: str, when: tuple[str, ...] = ()) -> Rule:
     """Return the rule that an option cannot be combined with the option `name`, or with one of its `values`."""
-    return Rule((name,), values, problem, excludes=True)
+    return Rule((name,), values, problem, excludes=True, when=when)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,10 @@ class OptionParser:
         """Report the first rule that a given option breaks."""
         for rule in option.rules:
             is_met = any(self.word(name) in rule.values if rule.values else self.has(name) for name in rule.names)
-            if is_met is rule.excludes:
+            if is_met is rule.excludes and (not rule.when or self.word(option.name) in rule.when):
+                name = f"{option.name}={self.text(option.name)}" if rule.when else option.name
                 found = f"{rule.names[0]}={self.word(rule.names[0])}"
-                self.problems.append(f"{option.name} {rule.problem.replace('{found}', found)}")
+                self.problems.append(f"{name} {rule.problem.replace('{found}', found)}")
                 return
 
     @property

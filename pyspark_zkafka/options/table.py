@@ -51,6 +51,14 @@ CONNECTION: tuple[Option, ...] = (
         "ACL of znodes created below `/consumers`. open: everybody has all rights, as with the old consumer; creator: only "
         "clients with the same credentials have them; readable: others may read. See [Security](security-zookeeper.md).",
         "open",
+        rules=(
+            Rule(
+                ("zookeeper.auth", "zookeeper.ssl.keystore.location"),
+                (),
+                "requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location",
+                when=("readable", "creator"),
+            ),
+        ),
     ),
     Option("zookeeper.ssl.client.enable", BOOLEAN, "Use TLS to ZooKeeper. See [Security](security-zookeeper.md).", "false"),
     Option(
@@ -137,6 +145,13 @@ READING: tuple[Option, ...] = (
         choice(*VIEWS),
         "Show the cluster's state, or the plan of the read, instead of records. subscribe or subscribePattern restricts "
         "the topics, group.id the groups. See [Views](views.md).",
+        rules=(
+            needs(
+                "zookeeper.connect",
+                problem="reads ZooKeeper and needs zookeeper.connect",
+                when=tuple(name for name, view in VIEWS.items() if view.needs_zookeeper),
+            ),
+        ),
     ),
     of_reads(
         "missingTopics",
@@ -308,6 +323,20 @@ WRITING: tuple[Option, ...] = (
         "exactly-once: a reader with isolation.level=read_committed sees each row once. See [Exactly "
         "once](exactly-once.md).",
         "at-least-once",
+        rules=(
+            Rule(
+                ("topic", "ledgerTopic"),
+                (),
+                "keeps a ledger under a topic's partitions; set topic, or ledgerTopic if the rows name their topics",
+                when=("exactly-once",),
+            ),
+            excludes(
+                "transport",
+                "librdkafka",
+                problem="does not support transport=librdkafka; leave transport out",
+                when=("exactly-once",),
+            ),
+        ),
     ),
     of_writes(
         "transactionalIdPrefix",

@@ -98,7 +98,7 @@ def test_writes() -> None:
         ({"value.schema": "x"}, "value.schema has no effect with value.format=binary; set value.format to"),
         ({"value.format": "string", "value.schema": "x"}, "value.schema has no effect with value.format=string"),
         ({"key.format": "json", "key.schema.message": "M"}, "and has no effect with key.format=json; leave it out"),
-        ({"value.format": "avro-confluent"}, "value.format=avro-confluent need(s) schema.registry.url"),
+        ({"value.format": "avro-confluent"}, "value.format=avro-confluent needs schema.registry.url"),
         ({**URL, "value.format": "string"}, "schema.registry.url needs a format of Confluent"),
         ({"value.format": "thrift"}, "value.format is 'thrift'; expected binary or string or avro"),
         ({"value.format": "string", "mode": "lax"}, "mode is 'lax'; expected FAILFAST, PERMISSIVE or DROPMALFORMED"),

@@ -132,40 +132,33 @@ PARSERS: dict[Scope, Callable[[dict[str, str]], object]] = {
     "stream": parse_stream,
     "write": parse_write,
 }
-REGISTRY_URL = {"schema.registry.url": EXAMPLES["schema.registry.url"]}
 NEEDED_BY_VALUES = {
-    "zookeeper.acl=readable": {"zookeeper.auth": EXAMPLES["zookeeper.auth"]},
-    "deliveryGuarantee=exactly-once": {"ledgerTopic": "ledger"},
-    "value.format=avro-confluent": REGISTRY_URL,
-    "key.format=avro-confluent": REGISTRY_URL,
-    "value.format=protobuf": {"value.schema": "message Order {}"},
-    "key.format=protobuf": {"key.schema": "message Order {}"},
-    "schema.registry.basic.auth.credentials.source=USER_INFO": {"schema.registry.basic.auth.user.info": "alice:secret"},
-    "schema.registry.bearer.auth.credentials.source=STATIC_TOKEN": {"schema.registry.bearer.auth.token": "secret"},
+    ("value.format", "protobuf"): {"value.schema": "message Order {}"},
+    ("key.format", "protobuf"): {"key.schema": "message Order {}"},
+    ("schema.registry.bearer.auth.credentials.source", "STATIC_TOKEN"): {"schema.registry.bearer.auth.token": "secret"},
 }
-"""Options that are needed only by some values of another option, which the rules of the table do not say."""
+"""Options that are needed by a value of another option, and not by a rule of the table."""
 
 
-def needed(option: Option) -> dict[str, str]:
-    """Return the options that an option needs by its rules, and those that they need."""
-    found: dict[str, str] = {}
-    for rule in option.rules:
-        if not rule.excludes:
-            other = BY_NAME[rule.names[0].lower()]
-            found |= {**needed(other), other.name: rule.values[0] if rule.values else EXAMPLES[other.name]}
-    return found
+def completed(given: dict[str, str]) -> dict[str, str]:
+    """Add the options that the given options need."""
+    pending = list(given)
+    for name in pending:
+        needed = NEEDED_BY_VALUES.get((name, given[name]), {})
+        for rule in BY_NAME[name.lower()].rules:
+            if not rule.excludes and (not rule.when or given[name].lower() in rule.when):
+                alternatives = {other: rule.values[0] if rule.values else EXAMPLES[other] for other in rule.names}
+                if not given.keys() & alternatives.keys():
+                    needed = {**needed, rule.names[0]: alternatives[rule.names[0]]}
+        pending += needed
+        given = {**needed, **given}
+    return given
 
 
 def example(option: Option, scope: Scope) -> dict[str, str]:
     """Return an example value of an option, with the other options that it needs in a scope."""
-    given = {**needed(option), option.name: EXAMPLES[option.name]}
-    for condition, others in NEEDED_BY_VALUES.items():
-        name, _, value = condition.partition("=")
-        if given.get(name) == value:
-            given = {**others, **given}
-    if scope != "write" and option.name != "view" and option not in SUBSCRIPTIONS:
-        given["subscribe"] = "t"
-    return {**ZK, **given}
+    topics = {} if scope == "write" or option.name == "view" or option in SUBSCRIPTIONS else {"subscribe": "t"}
+    return completed({**ZK, **topics, option.name: EXAMPLES[option.name]})
 
 
 @each("option", [o for o in TABLE if o.name != "kafka.*"])
@@ -205,11 +198,13 @@ def test_rules(option: Option, rule: Rule) -> None:
     """An option is refused without another one that it needs, and next to one that it excludes."""
     scope = option.scopes[-1]
     given = example(option, scope)
+    if rule.when:
+        given = completed({**given, option.name: rule.when[0]})
     if rule.excludes:
         given[rule.names[0]] = rule.values[0] if rule.values else EXAMPLES[rule.names[0]]
     else:
         given = {name: value for name, value in given.items() if name not in rule.names}
-    expected = f"{option.name} {rule.problem.partition('{found}')[0]}"
+    expected = f"{option.name}{'=' * bool(rule.when)}{''.join(rule.when[:1])} {rule.problem.partition('{found}')[0]}"
     assert any(problem.startswith(expected) for problem in problems(PARSERS[scope], given))
 
 
