@@ -165,13 +165,13 @@ def read_options(
 
 
 def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
-    """Read the group's name. The old consumer's restrictions apply if ZooKeeper has members or offsets of the group."""
+    """Return the group's name. The old consumer restricts it if ZooKeeper has members or offsets of the group."""
     group: str | None = given.value("group.id")
     if group is None:
         return None
-    is_member = given.scope == "stream" and given.text("groupMembership").lower() != "none"
-    if "zookeeper" in stores or (is_member and not given.joins_kafka):
-        only_offsets = "kafka" in stores and not (is_member and not given.joins_kafka)
+    has_members = given.scope == "stream" and given.word("groupMembership") not in ("kafka", "none")
+    if "zookeeper" in stores or has_members:
+        only_offsets = "kafka" in stores and not has_members
         given.refuse_if(
             not (re.fullmatch(r"[a-zA-Z0-9._-]+", group) and is_znode_name(group)),
             f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-', but not '.' or '..' alone; "
@@ -210,24 +210,13 @@ def offset_spec(
 
 
 def _stores(given: OptionParser) -> tuple[OffsetStore, ...]:
-    """Read the stores of the group's offsets from the old consumer's options offsets.storage and dual.commit.enabled.
+    """Return the stores of the group's offsets, by the old consumer's options offsets.storage and dual.commit.enabled.
 
     By default, a member in Kafka has its offsets there, and so has every group without `zookeeper.connect`.
     """
-    in_kafka = given.value("offsets.storage", given.joins_kafka or not given.has("zookeeper.connect"))
-    if given.joins_kafka:
-        given.refuse_if(not in_kafka, "a member of a group in Kafka commits there; leave offsets.storage out, or set kafka")
-        dual = given.value("dual.commit.enabled", False)
-        given.refuse_if(dual, "a member of a group in Kafka commits there alone; set dual.commit.enabled=false")
-        return ("kafka",)
-    dual = given.value("dual.commit.enabled", in_kafka and given.has("zookeeper.connect"))
-    given.refuse_if(
-        dual and not in_kafka, "dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out"
-    )
-    given.refuse_if(
-        dual and not given.has("zookeeper.connect"),
-        "dual.commit.enabled also writes /consumers/<group>/offsets and needs zookeeper.connect",
-    )
+    in_zookeeper = given.has("zookeeper.connect") and not given.joins_kafka
+    in_kafka = given.value("offsets.storage", not in_zookeeper)
+    dual = given.value("dual.commit.enabled", in_zookeeper)
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
 
 

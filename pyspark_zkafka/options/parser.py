@@ -112,7 +112,8 @@ class OptionParser:
         """
         if name == "groupMembership" and self.joins_kafka:
             return "kafka"
-        return (self.text(name) or BY_NAME[name.lower()].default or "").lower()
+        option = BY_NAME[name.lower()]
+        return ((self.text(name) if self.scope in option.scopes else "") or option.default or "").lower()
 
     def value(self, name: str, derived: Any = None) -> Any:
         """Return the value as the option's row reads it; its default, or `derived`, if it was not given or is malformed.

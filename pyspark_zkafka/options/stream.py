@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern, TriggerLimits
@@ -24,7 +23,7 @@ from pyspark_zkafka.options.client_properties import (
 from pyspark_zkafka.options.kinds import INT32
 from pyspark_zkafka.options.option import STREAM
 from pyspark_zkafka.options.parser import OptionParser
-from pyspark_zkafka.options.table import BY_NAME
+from pyspark_zkafka.options.table import BY_NAME, KAFKA_STRATEGIES
 from pyspark_zkafka.options.values import (
     MAX_POLL_INTERVAL_MS,
     GroupMembership,
@@ -33,9 +32,6 @@ from pyspark_zkafka.options.values import (
     ReadOptions,
     StreamOptions,
 )
-
-KAFKA_STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
-"""Assignors of both librdkafka and Java, for groups that Kafka coordinates."""
 
 _STRATEGY = "partition.assignment.strategy"
 _HOLD_SHARE = 10  # other members wait for max.poll.interval.ms, and a hold lasts a tenth of that
@@ -126,11 +122,6 @@ def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions, kafka: 
         "a member of a group that Kafka coordinates, with kafka.sasl.mechanism=GSSAPI, needs "
         f"{LIBRDKAFKA_WITHOUT_KERBEROS}; or set groupMembership to none or zookeeper",
     )
-    strategy = given.text(_STRATEGY).lower()
-    given.refuse_if(
-        bool(strategy) and strategy not in KAFKA_STRATEGIES,
-        f"{_STRATEGY} is {strategy}, which Kafka's groups do not have; use one of {', '.join(KAFKA_STRATEGIES)}",
-    )
     given.refuse_if(
         options.protocol == "classic" and options.session_timeout_ms > options.max_poll_interval_ms,
         f"session.timeout.ms is {options.session_timeout_ms}, more than kafka.max.poll.interval.ms, which is "
@@ -139,15 +130,6 @@ def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions, kafka: 
 
 
 def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: GroupOptions) -> None:
-    given.refuse_if(
-        not given.has("zookeeper.connect"),
-        "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to kafka or none",
-    )
-    given.refuse_if(
-        group.strategy not in STRATEGIES,
-        f"{_STRATEGY} is {group.strategy}, which groups in ZooKeeper do not have; use one of "
-        f"{', '.join(STRATEGIES)}, or set groupMembership=kafka",
-    )
     given.refuse_if(
         group.consumer_id is not None and not is_znode_name(consumer_id(group.name, group.consumer_id)),
         f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot contain '/' or control characters",

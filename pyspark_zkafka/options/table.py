@@ -13,6 +13,9 @@ from pyspark_zkafka.options.kinds import BOOLEAN, INT32, PEM_STORE, TOPIC, choic
 from pyspark_zkafka.options.option import Option, Rule, excludes, needs, of_batch_reads, of_reads, of_streams, of_writes
 from pyspark_zkafka.options.values import concerns_connection
 
+KAFKA_STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
+"""Assignors of both librdkafka and Java, for groups that Kafka coordinates."""
+
 _TLS = (needs("zookeeper.ssl.client.enable", "true"),)
 _ONCE = needs("deliveryGuarantee", "exactly-once")
 _GROUP = needs("group.id")
@@ -207,7 +210,14 @@ GROUP: tuple[Option, ...] = (
         "cluster has not migrated to KRaft, else Kafka; none: join no group, read all partitions and only commit: then no "
         "other query, and no other load() of this one, may have the same group.id.",
         "auto",
-        rules=(_GROUP,),
+        rules=(
+            _GROUP,
+            needs(
+                "zookeeper.connect",
+                problem="registers members there; set zookeeper.connect, or groupMembership to kafka or none",
+                when=("zookeeper",),
+            ),
+        ),
     ),
     of_streams(
         "group.protocol",
@@ -250,7 +260,21 @@ GROUP: tuple[Option, ...] = (
         "the roundrobin of consumers up to 0.11. sticky requires that all members use this package. Kafka's groups support "
         "range, roundrobin and cooperative-sticky. See [Strategies](groups-zookeeper.md#strategies).",
         derived="range in ZooKeeper, cooperative-sticky in Kafka",
-        rules=(_GROUP, _left_to_brokers("group.consumer.assignors")),
+        rules=(
+            _GROUP,
+            _left_to_brokers("group.consumer.assignors"),
+            excludes(
+                *("groupMembership", "kafka"),
+                problem=f"is not a strategy of Kafka's groups; use one of {', '.join(KAFKA_STRATEGIES)}",
+                when=tuple(name for name in STRATEGIES if name not in KAFKA_STRATEGIES),
+            ),
+            needs(
+                *("groupMembership", "kafka", "none"),
+                problem="is not a strategy of groups in ZooKeeper; use one of "
+                f"{', '.join(STRATEGIES)}, or set groupMembership=kafka",
+                when=tuple(name for name in KAFKA_STRATEGIES if name not in STRATEGIES),
+            ),
+        ),
     ),
     of_streams(
         "rebalance.max.retries",
@@ -282,12 +306,36 @@ OFFSET_STORES: tuple[Option, ...] = (
         choice(zookeeper=False, kafka=True),
         "Where the group's offsets are stored: /consumers/<group>/offsets, or __consumer_offsets.",
         derived="zookeeper; kafka without zookeeper.connect, and in a stream with groupMembership=kafka",
+        rules=(
+            excludes(
+                *("groupMembership", "kafka"),
+                problem="contradicts groupMembership=kafka: the member commits to Kafka; leave offsets.storage out",
+                when=("zookeeper",),
+            ),
+        ),
     ),
     Option(
         "dual.commit.enabled",
         BOOLEAN,
         "Also commit to ZooKeeper, and read the larger offset, while a group migrates to offsets.storage=kafka.",
         derived="true with offsets.storage=kafka and zookeeper.connect, except for a member in Kafka",
+        rules=(
+            excludes(
+                *("groupMembership", "kafka"),
+                problem="contradicts groupMembership=kafka: the member commits to Kafka alone; set it to false",
+                when=("true",),
+            ),
+            needs(
+                "zookeeper.connect",
+                problem="also writes /consumers/<group>/offsets and needs zookeeper.connect",
+                when=("true",),
+            ),
+            needs(
+                *("offsets.storage", "kafka"),
+                problem="has an effect only with offsets.storage=kafka; leave it out",
+                when=("true",),
+            ),
+        ),
     ),
 )
 """Where a group's offsets are, which all reads and writes of the group must agree on."""
