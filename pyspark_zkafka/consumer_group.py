@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGroup", "GroupBatch"]
 
-_OF_OTHERS = (
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "assign",
-    "view",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-)
 _REFUSED = {
-    **{name.lower(): ": leave it out" for name in _OF_OTHERS},
+    **dict.fromkeys(("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp", "assign"), ": leave it out"),
+    **dict.fromkeys(("view", "minoffsetspertrigger", "maxtriggerdelay"), ": leave it out"),
     "group.id": " is given as the argument group",
     "kafka.group.id": " does not set the group: give the argument group, and groupIdPrefix to name the tasks' consumers",
     "subscribe": " is given as the argument subscribe",
@@ -281,7 +273,7 @@ class GroupBatch:
         from pyspark_zkafka.options.format_table import FORMATS
         from pyspark_zkafka.options.table import BY_NAME, CONNECTION, READING
 
-        of_reads = (*CONNECTION, *READING, *FORMATS)  # others were for the member, which has chosen the ranges
+        of_reads = (*CONNECTION, *READING, *FORMATS)  # the member has used the other options to choose the ranges
         shared = {
             name: text
             for name, text in self._member._raw.items()

@@ -8,6 +8,7 @@ from pyspark_zkafka.options.option import Option, Rule, excludes, needs, of_read
 
 PREFIX = "schema.registry."
 _CONFLUENT = tuple(name for name in kinds.FORMATS if name.endswith("-confluent"))
+_WITH_SCHEMA = tuple(name for name in kinds.FORMATS if name not in ("binary", "string"))
 _COLUMNS = ("value.format", "key.format")
 _OF_REGISTRY = Rule(_COLUMNS, _CONFLUENT, "needs a format of Confluent, such as value.format=avro-confluent")
 
@@ -35,7 +36,7 @@ def _of_column(column: str) -> tuple[Option, ...]:
             rules=(
                 needs(
                     f"{column}.format",
-                    *kinds.FORMATS[2:],
+                    *_WITH_SCHEMA,
                     problem=f"has no effect with {{found}}; set {column}.format to the schema's format, or leave it out",
                 ),
             ),
@@ -141,7 +142,7 @@ FORMATS: tuple[Option, ...] = (
         "If a record cannot be decoded: fail; return null, with the record's bytes and the reason in the columns "
         "`_corrupt_record` and `_corrupt_reason`; or leave the record out.",
         "FAILFAST",
-        rules=(Rule(_COLUMNS, kinds.FORMATS[1:], "is about decoding; set value.format or key.format"),),
+        rules=(Rule(_COLUMNS, ("string", *_WITH_SCHEMA), "is about decoding; set value.format or key.format"),),
     ),
     *REGISTRY,
     of_writes(

@@ -64,6 +64,7 @@ class Option:
         return None if self.default is None else self.kind.read(self.name, self.default)
 
 
+# Makers of rows that not all of reads, streams and writes have.
 of_reads = partial(Option, scopes=("read", "stream"))
 of_batch_reads = partial(Option, scopes=("read",))
 of_streams = partial(Option, scopes=STREAM)
