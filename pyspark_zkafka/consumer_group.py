@@ -19,22 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGroup", "GroupBatch"]
 
-_OF_COMMITS = ("offsets.storage", "dual.commit.enabled")
-_REPLACED = frozenset(
-    {"subscribe", "subscribepattern", "subscribeexceptpattern", "auto.offset.reset", "group.id", *_OF_COMMITS}
-)
-"""Options of reads that a batch does not pass on, in lower case: it reads fixed ranges."""
-_OF_OTHERS = (
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "assign",
-    "view",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-)
 _REFUSED = {
-    **{name.lower(): ": leave it out" for name in _OF_OTHERS},
+    **dict.fromkeys(("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp", "assign"), ": leave it out"),
+    **dict.fromkeys(("view", "minoffsetspertrigger", "maxtriggerdelay"), ": leave it out"),
     "group.id": " is given as the argument group",
     "kafka.group.id": " does not set the group: give the argument group, and groupIdPrefix to name the tasks' consumers",
     "subscribe": " is given as the argument subscribe",
@@ -251,7 +238,7 @@ class GroupBatch:
         They include the connection options of the group. The write fails with PARTITION_LOST if the member no longer owns a
         partition; the other partitions' offsets are committed, and the rows stay written.
         """
-        from pyspark_zkafka.options.table import is_connection_option
+        from pyspark_zkafka.options.table import BY_NAME, OFFSET_STORES, is_connection_option
 
         if self._commits_as_member:
             raise COMMIT_BY_MEMBER(
@@ -259,7 +246,11 @@ class GroupBatch:
                 "commit_options out, and call batch.commit() when the write has succeeded",
             )
         raw = self._member._raw
-        connection = {n: text for n, text in raw.items() if is_connection_option(n) or n.lower() in _OF_COMMITS}
+        connection = {
+            name: text
+            for name, text in raw.items()
+            if is_connection_option(name) or BY_NAME.get(name.lower()) in OFFSET_STORES
+        }
         if not self.ranges:
             return connection
         offsets = {"group.id": raw["group.id"], "commitOffsets": self._json("until"), "commitOwner": str(self._owner)}
@@ -281,11 +272,15 @@ class GroupBatch:
         require_none_lost(result, self._member._raw["group.id"])
 
     def _read_options(self) -> dict[str, str]:
-        from pyspark_zkafka.options.table import BY_NAME, STREAM
+        from pyspark_zkafka.options.format_table import FORMATTING
+        from pyspark_zkafka.options.table import BY_NAME, CONNECTION, READING
 
-        of_streams = {name for name, option in BY_NAME.items() if option.scopes == STREAM}
-        left_out = _REPLACED | of_streams
-        shared = {name: text for name, text in self._member._raw.items() if name.lower() not in left_out}
+        of_reads = (*CONNECTION, *READING, *FORMATTING)  # the member has used the other options to choose the ranges
+        shared = {
+            name: text
+            for name, text in self._member._raw.items()
+            if name.lower().startswith("kafka.") or BY_NAME[name.lower()] in of_reads
+        }
         partitions: dict[str, list[int]] = {}
         for r in self.ranges:
             partitions.setdefault(r.partition.topic, []).append(r.partition.partition)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import groupby
 from statistics import fmean
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pyspark_zkafka.conditions import NO_LEADER, NO_TOPIC_MATCHES, OFFSETS_DO_NOT_MATCH, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
@@ -195,10 +195,10 @@ def offline_text(partitions: Collection[TopicPartition], snapshot: ClusterSnapsh
 class TriggerLimits:
     """When a micro-batch is due, and how much it reads. None means no limit."""
 
-    max_records: int | None = None
-    max_bytes: int | None = None
-    min_records: int | None = None
-    max_delay_ms: int = 15 * 60 * 1000
+    max_records: Annotated[int | None, "maxOffsetsPerTrigger"] = None
+    max_bytes: Annotated[int | None, "maxBytesPerTrigger"] = None
+    min_records: Annotated[int | None, "minOffsetsPerTrigger"] = None
+    max_delay_ms: Annotated[int, "maxTriggerDelay"] = 15 * 60 * 1000
 
     @property
     def is_unlimited(self) -> bool:

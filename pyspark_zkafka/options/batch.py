@@ -24,9 +24,10 @@ from pyspark_zkafka.options.client_properties import (
     translate,
 )
 from pyspark_zkafka.options.formats import parse_formats
-from pyspark_zkafka.options.kinds import INT32
+from pyspark_zkafka.options.kinds import PORTS
+from pyspark_zkafka.options.option import STREAM, Scope
 from pyspark_zkafka.options.parser import OptionParser
-from pyspark_zkafka.options.table import STREAM, TABLE, Scope
+from pyspark_zkafka.options.table import SUBSCRIPTIONS, TABLE
 from pyspark_zkafka.options.values import (
     CommitPlan,
     ConnectionOptions,
@@ -37,18 +38,22 @@ from pyspark_zkafka.options.values import (
     ZooKeeperTls,
 )
 
-_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign")
 _BROKER = re.compile(
     r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
     r"(([^\s/:\[\]]+|\[[^\s/\[\]]+\])(:(?P<port>[0-9]{1,5}))?|[^\s/\[\]]*:[^\s/\[\]]*:[^\s/\[\]]*)",
     re.IGNORECASE,
 )
-"""What librdkafka takes as the address of a broker: also with a protocol, without a port, or of IPv6."""
-_PORTS = range(1, 65_536)
+"""The address of a broker in the forms that librdkafka accepts: with or without protocol and port, also of IPv6."""
+
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
-_HOST_NAME_CHECK = "zookeeper.ssl.endpoint.identification.algorithm"
-_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
-_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "ledgerTopic", "writerName", "batchId", "kafka.transaction.timeout.ms")
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})  # in lower case
+_OF_BATCHES = {
+    "batchId": "and Spark numbers the micro-batches of a stream; leave batchId out",
+    "commitOffsets": "with fixed offsets; a stream commits its offsets on the reading side, after each micro-batch: set "
+    "group.id on readStream, and leave commitOffsets out",
+}
+"""Options of batch writes that a streaming write refuses, with the rest of the error."""
+
 _REFUSED_STARTS: dict[object, str] = {
     LATEST: "latest (-1): a batch that starts at latest reads nothing; use earliest, committed or offsets",
 }
@@ -83,7 +88,7 @@ def _connection(given: OptionParser) -> ConnectionOptions:
     brokers = [broker.strip() for broker in (bootstrap or "").split(",") if broker.strip()]
     found = [_BROKER.fullmatch(broker) for broker in brokers]
     given.refuse_if(
-        bootstrap is not None and not (found and all(one and int(one["port"] or 1) in _PORTS for one in found)),
+        bootstrap is not None and not (found and all(one and int(one["port"] or 1) in PORTS for one in found)),
         f"kafka.bootstrap.servers is {bootstrap!r}; expected host:port[,host:port...], with ports from 1 to 65535",
     )
     listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))
@@ -91,36 +96,20 @@ def _connection(given: OptionParser) -> ConnectionOptions:
         given.value("transport") == "librdkafka" and has_kerberos_login(kafka) and is_librdkafka_without_kerberos(),
         f"transport=librdkafka with kafka.sasl.mechanism=GSSAPI needs {LIBRDKAFKA_WITHOUT_KERBEROS}; or leave it out",
     )
-    return ConnectionOptions(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))
+    return ConnectionOptions(_zookeeper(given), bootstrap, listener, kafka, **given.fields(ConnectionOptions))
 
 
 def _zookeeper(given: OptionParser) -> ZooKeeperConfig | None:
-    hosts, chroot = given.value("zookeeper.connect") or ("", "")
-    session_ms = given.value("zookeeper.session.timeout.ms")
-    connection_ms = given.value("zookeeper.connection.timeout.ms", session_ms)
-    auth, tls, acl = given.value("zookeeper.auth"), _tls(given), given.value("zookeeper.acl")
-    given.refuse_if(
-        acl != "open" and not given.has("zookeeper.auth") and (tls is None or tls.keystore is None),
-        f"zookeeper.acl={acl} requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location",
+    if given.value("zookeeper.connect") is None:
+        return None
+    hosts, chroot = given.value("zookeeper.connect")
+    return ZooKeeperConfig(
+        hosts=hosts,
+        chroot=chroot,
+        connection_timeout_ms=given.value("zookeeper.connection.timeout.ms", given.value("zookeeper.session.timeout.ms")),
+        tls=ZooKeeperTls(**given.fields(ZooKeeperTls)) if given.value("zookeeper.ssl.client.enable") else None,
+        **given.fields(ZooKeeperConfig),
     )
-    return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, acl, auth, tls) if hosts else None
-
-
-def _tls(given: OptionParser) -> ZooKeeperTls | None:
-    ca, key = given.value("zookeeper.ssl.truststore.location"), given.value("zookeeper.ssl.keystore.location")
-    for store in (ca, key):
-        given.refuse_if(
-            store is not None and store.lower().endswith((".jks", ".p12", ".pfx")),
-            f"{store} is not a PEM file; convert it to PKCS12 with keytool, then to PEM with openssl pkcs12",
-        )
-    tls = ZooKeeperTls(ca, key, given.value("zookeeper.ssl.keystore.password"), given.value(_HOST_NAME_CHECK))
-    if given.value("zookeeper.ssl.client.enable"):
-        return tls
-    given.refuse_if(
-        bool(ca or key or tls.keystore_password or given.has(_HOST_NAME_CHECK)),
-        "zookeeper.ssl.* has no effect without zookeeper.ssl.client.enable=true",
-    )
-    return None
 
 
 def parse_read(raw: Mapping[str, str]) -> ReadOptions:
@@ -133,10 +122,6 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
         given.problems.extend([f"{spec.option} is {refused[p]}" for p in positions if p in refused][:1])
     options = read_options(given, start, view, end)
     if view is not None:
-        given.refuse_if(
-            VIEWS[view].needs_zookeeper and not given.has("zookeeper.connect"),
-            f"view={view} reads ZooKeeper and needs zookeeper.connect",
-        )
         given.problems.extend(view_problems(view, (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))))
     first, last = start.everywhere, end.everywhere
     given.refuse_if(
@@ -163,32 +148,15 @@ def read_options(
         group=_group(given, stores),
         stores=stores,
         missing_topics=given.value("missingTopics", "fail"),
-        reset=given.value("auto.offset.reset"),
-        no_match=given.value("startingOffsetsByTimestampStrategy"),
-        fail_on_data_loss=given.value("failOnDataLoss"),
-        min_partitions=given.value("minPartitions"),
-        max_records=given.value("maxRecordsPerPartition"),
-        min_records=given.value("minRecordsPerPartition"),
-        include_headers=given.value("includeHeaders"),
-        push_filters=given.value("pushFilters"),
-        poll_timeout_ms=min(given.value("kafkaConsumer.pollTimeoutMs"), INT32),
-        retries=given.value("fetchOffset.numRetries"),
-        retry_interval_ms=min(given.value("fetchOffset.retryIntervalMs"), INT32),
-        skip_offline=given.value("offlinePartitions"),
         client_group=given.text("kafka.group.id") or given.value("groupIdPrefix"),
         formats=parse_formats(given, subscription),
         ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)) if given.scope == "read" else (),
+        **given.fields(ReadOptions),
     )
     given.refuse_if(start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id")
-    given.refuse_if(
-        options.group is not None and "zookeeper" in stores and not given.has("zookeeper.connect"),
-        "offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out for offsets in Kafka",
-    )
+    if options.group is not None:
+        _check_stores(given, stores)
     minimum, maximum = options.min_records, options.max_records
-    given.refuse_if(
-        minimum is not None and options.min_partitions is not None,
-        "minRecordsPerPartition merges input partitions, minPartitions divides them; set only one of them",
-    )
     given.refuse_if(
         minimum is not None and maximum is not None and maximum < minimum,
         f"minRecordsPerPartition is {minimum}, more than maxRecordsPerPartition, which is {maximum}; lower it",
@@ -197,13 +165,13 @@ def read_options(
 
 
 def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
-    """Read the group's name. The old consumer's restrictions apply if ZooKeeper has members or offsets of the group."""
+    """Return the group's name. The old consumer restricts it if ZooKeeper has members or offsets of the group."""
     group: str | None = given.value("group.id")
     if group is None:
         return None
-    is_member = given.scope == "stream" and given.text("groupMembership").lower() != "none"
-    if "zookeeper" in stores or (is_member and not joins_kafka(given)):
-        only_offsets = "kafka" in stores and not (is_member and not joins_kafka(given))
+    has_members = given.scope == "stream" and given.word("groupMembership") not in ("kafka", "none")
+    if "zookeeper" in stores or has_members:
+        only_offsets = "kafka" in stores and not has_members
         given.refuse_if(
             not (re.fullmatch(r"[a-zA-Z0-9._-]+", group) and is_znode_name(group)),
             f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-', but not '.' or '..' alone; "
@@ -220,7 +188,7 @@ def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
 
 
 def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
-    named = [name for name in _SUBSCRIPTIONS if given.has(name)]
+    named = [option.name for option in SUBSCRIPTIONS if given.has(option.name)]
     given.refuse_if(len(named) > 1, f"{' and '.join(named)} contradict each other; set only one of them")
     given.refuse_if(
         not named and (view is None or VIEWS[view].of_read),
@@ -241,43 +209,31 @@ def offset_spec(
     return spec
 
 
-def joins_kafka(given: OptionParser) -> bool:
-    """True if a stream joins a group that Kafka coordinates, by its options alone."""
-    named = given.text("groupMembership").lower()
-    is_auto = named in ("", "auto") and given.has("group.id") and not given.has("zookeeper.connect")
-    return given.scope == "stream" and (named == "kafka" or is_auto)
-
-
 def _stores(given: OptionParser) -> tuple[OffsetStore, ...]:
-    """Read the stores of the group's offsets from the old consumer's options offsets.storage and dual.commit.enabled.
+    """Return the stores of the group's offsets, by the old consumer's options offsets.storage and dual.commit.enabled.
 
-    By default, they are in Kafka for a member in Kafka, and for everybody without ZooKeeper.
+    By default, a member in Kafka has its offsets there, and so has every group without `zookeeper.connect`.
     """
-    in_kafka = given.value("offsets.storage", joins_kafka(given) or not given.has("zookeeper.connect"))
-    if joins_kafka(given):
-        given.refuse_if(not in_kafka, "a member of a group in Kafka commits there; leave offsets.storage out, or set kafka")
-        dual = given.value("dual.commit.enabled", False)
-        given.refuse_if(dual, "a member of a group in Kafka commits there alone; set dual.commit.enabled=false")
-        return ("kafka",)
-    dual = given.value("dual.commit.enabled", in_kafka and given.has("zookeeper.connect"))
-    given.refuse_if(
-        dual and not in_kafka, "dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out"
-    )
-    given.refuse_if(
-        dual and not given.has("zookeeper.connect"),
-        "dual.commit.enabled also writes /consumers/<group>/offsets and needs zookeeper.connect",
-    )
+    in_zookeeper = given.has("zookeeper.connect") and not given.joins_kafka
+    in_kafka = given.value("offsets.storage", not in_zookeeper)
+    dual = given.value("dual.commit.enabled", in_zookeeper)
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
+
+
+def _check_stores(given: OptionParser, stores: tuple[OffsetStore, ...]) -> None:
+    given.refuse_if(
+        "zookeeper" in stores and not given.has("zookeeper.connect"),
+        "offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out for offsets in Kafka",
+    )
 
 
 def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     """Parse the options of a write. Raises INVALID_OPTIONS with all problems."""
     given = OptionParser(raw, "write")
     connection = _connection(given)
-    given.value("includeHeaders")
-    topic, partitioner = given.value("topic"), given.value("partitioner")
     commit, once = _commit(given), _exactly_once(given, connection)
-    options = WriteOptions(connection, topic, partitioner, commit, once, parse_formats(given))
+    formats = parse_formats(given)
+    options = WriteOptions(connection, commit=commit, once=once, formats=formats, **given.fields(WriteOptions))
     given.finish()
     return options
 
@@ -301,61 +257,29 @@ def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) ->
             "replaced; use append (with a watermark, if the query aggregates), or write the changes with "
             "outputMode('update') and foreachBatch",
         )
-    if any(name.lower() == "batchid" for name in raw):
-        raise INVALID_OPTIONS(
-            "batchId is an option of batch writes, and Spark numbers the micro-batches of a stream; leave batchId out",
-        )
-    if any(name.lower() == "commitoffsets" for name in raw):
-        raise INVALID_OPTIONS(
-            "commitOffsets is an option of batch writes, with fixed offsets; a stream commits its offsets on the reading "
-            "side, after each micro-batch: set group.id on readStream, and leave commitOffsets out",
-        )
+    for name, problem in _OF_BATCHES.items():
+        if any(given.lower() == name.lower() for given in raw):
+            raise INVALID_OPTIONS(f"{name} is an option of batch writes, {problem}")
     return parse_write({name: value for name, value in raw.items() if name.lower() not in _SPARKS_OWN})
 
 
 def _exactly_once(given: OptionParser, connection: ConnectionOptions) -> ExactlyOnce | None:
-    ledger = given.value("ledgerTopic")
     if given.value("deliveryGuarantee") != "exactly-once":
-        idle = [name for name in _OF_EXACTLY_ONCE if given.has(name)]
-        given.refuse_if(bool(idle), f"{' and '.join(idle)} need(s) deliveryGuarantee=exactly-once")
+        timeout = "kafka.transaction.timeout.ms"
+        given.refuse_if(given.has(timeout), f"{timeout} needs deliveryGuarantee=exactly-once")
         return None
-    given.refuse_if(
-        ledger is None and not given.has("topic"),
-        "deliveryGuarantee=exactly-once keeps a ledger under a topic's partitions; set topic, or ledgerTopic if the rows "
-        "name their topics",
-    )
-    given.refuse_if(
-        connection.transport == "librdkafka",
-        "deliveryGuarantee=exactly-once does not support transport=librdkafka; leave transport out",
-    )
     given.refuse_if(
         connection.kafka.get("enable.idempotence") == "false",
         "deliveryGuarantee=exactly-once needs kafka.enable.idempotence=true (and therefore kafka.acks=all and "
         "kafka.retries of 1 or more)",
     )
-    given.refuse_if(given.has("batchId") and not given.has("writerName"), "batchId numbers a named write; set writerName")
-    given.refuse_if(
-        given.has("batchId") and given.has("commitOffsets"),
-        "batchId and commitOffsets exclude each other: the offsets identify a job that commits them; set only one",
-    )
-    return ExactlyOnce(given.value("transactionalIdPrefix"), ledger, given.value("writerName"), given.value("batchId"))
+    return ExactlyOnce(**given.fields(ExactlyOnce))
 
 
 def _commit(given: OptionParser) -> CommitPlan | None:
-    stores, owner = _stores(given), given.value("commitOwner")
+    stores = _stores(given)
     group = _group(given, stores)
     if not given.has("commitOffsets"):
-        given.refuse_if(
-            owner is not None, "commitOwner names who commits commitOffsets; set both, or leave commitOwner out"
-        )
         return None
-    given.refuse_if(group is None, "commitOffsets needs group.id")
-    given.refuse_if(
-        owner is not None and not given.has("zookeeper.connect"),
-        "commitOwner is verified in ZooKeeper; set zookeeper.connect, or leave commitOwner out",
-    )
-    given.refuse_if(
-        "zookeeper" in stores and not given.has("zookeeper.connect"),
-        "offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out for offsets in Kafka",
-    )
-    return CommitPlan(group or "", given.value("commitOffsets") or {}, stores, owner)
+    _check_stores(given, stores)
+    return CommitPlan(group or "", stores=stores, **given.fields(CommitPlan))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError, excerpt
@@ -22,7 +23,7 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, Fro
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.topic_names import describe_bad_names, topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_path
-from pyspark_zkafka.options.values import FORMATS
+from pyspark_zkafka.options.values import CONFLUENT_FORMATS, FORMATS
 
 _Word = TypeVar("_Word")
 
@@ -44,6 +45,13 @@ _SERVER = re.compile(r"(?P<host>[^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]
 _NO_KERBEROS = (
     "; Kerberos to ZooKeeper is not supported, use one of these or certificates (zookeeper.ssl.keystore.location)"
 )
+_REGISTRY_URL = re.compile(
+    r"(?P<scheme>https?://)((?P<login>[^/@?#]*)@)?"
+    r"(?P<place>(\[[0-9A-Fa-f:.]+\]|[^/@?#:\[\]\s]+)(:(?P<port>[0-9]{1,5}))?(/[^@?#\s]*)?)"
+)
+PORTS = range(1, 65_536)
+"""Port numbers to which a client can connect."""
+
 _FILE_NAME = re.compile(r"[^\s{]+\.\w{1,10}")
 
 _DURATION_FORM = (
@@ -90,13 +98,16 @@ class Kind:
     read: Callable[[str, str], Any]
 
 
-def integer(at_least: int, unit: str = "", at_most: int | None = None) -> Kind:
-    """A whole number with bounds and a unit. By default it has 64 bits, as in Spark's own source."""
+def integer(at_least: int, unit: str = "", at_most: int | None = None, read_as_most: int | None = None) -> Kind:
+    """A whole number with bounds and a unit. By default it has 64 bits, as in Spark's own source.
+
+    A number above `read_as_most` is accepted and read as `read_as_most`.
+    """
     most = 2**63 - 1 if at_most is None else at_most
 
     def read(_: str, value: str) -> int:
         if re.fullmatch(r"[+-]?[0-9]{1,19}", value) and at_least <= int(value) <= most:
-            return int(value)
+            return int(value) if read_as_most is None else min(int(value), read_as_most)
         is_large = re.fullmatch(r"[+]?[0-9]*[1-9][0-9]*", value) is not None  # a number below at_least is 0 or negative
         bounds = f" from {at_least} to {most}" if is_large else f", {at_least} or more"
         raise ValueError(f"a whole number{bounds}")
@@ -144,7 +155,7 @@ def _read_ensemble(_: str, text: str) -> tuple[str, str]:
     servers = [_SERVER.fullmatch(server.strip()) for server in hosts.split(",")]
     found = [(server["host"], int(server["port"] or 2181)) for server in servers if server is not None]
     is_path = chroot == "" or (is_znode_path(chroot) and not re.search(r"[\s,]", chroot))
-    if len(found) < len(servers) or not is_path or not all(0 < port < 65536 for _, port in found):
+    if len(found) < len(servers) or not is_path or not all(port in PORTS for _, port in found):
         raise ValueError("host:port[,host:port...][/chroot], e.g. zk1:2181,zk2:2181/kafka")
     return ",".join(f"{host}:{port}" for host, port in found), chroot
 
@@ -156,6 +167,34 @@ def _read_auth(_: str, text: str) -> tuple[str, str]:
         raise ValueError("digest:user:password or sasl:DIGEST-MD5:user:password" + _NO_KERBEROS * kerberos)
     scheme, _, credential = text.partition(":")
     return scheme.lower(), credential
+
+
+def _read_pem_store(option: str, value: str) -> str:
+    if value.lower().endswith((".jks", ".p12", ".pfx")):
+        raise INVALID_OPTIONS(
+            f"{value} is not a PEM file; convert it to PKCS12 with keytool, then to PEM with openssl pkcs12",
+        )
+    return _read_text(option, value)
+
+
+def _read_token(option: str, value: str) -> str:
+    if re.fullmatch("[!-~]+", _read_text(option, value)) is None:
+        raise ValueError("printable ASCII without blanks and line breaks")
+    return value
+
+
+def _read_registry_urls(_: str, text: str) -> tuple[tuple[str, ...], set[str | None]]:
+    """Return the addresses without logins, and the logins; None stands for an address that has none."""
+    urls = [url.strip().rstrip("/") for url in text.split(",") if url.strip()]
+    matches = [_REGISTRY_URL.fullmatch(url) for url in urls]
+    found = [match for match in matches if match is not None and int(match["port"] or 1) in PORTS]
+    if not found or len(found) < len(urls):
+        raise ValueError(
+            "http(s)://host:port[/path][,...], without a query and with a port of 1 to 65535; percent-encode / @ ? # and , "
+            "in a password"
+        )
+    logins = {None if match["login"] is None else unquote(match["login"]) for match in found}
+    return tuple(match["scheme"] + match["place"] for match in found), logins
 
 
 def _read_topic(option: str, text: str) -> str:
@@ -412,7 +451,7 @@ def _read_version(option: str, value: str) -> int | None:
 
 
 BOOLEAN = choice(true=True, false=False)
-FORMAT = choice(*FORMATS, *(f"{name}-confluent" for name, rules in FORMATS.items() if rules.has_schema))
+FORMAT = choice(*FORMATS, *CONFLUENT_FORMATS)
 SCHEMA = Kind("schema, or path of a file with it", _read_schema)
 SCHEMA_VERSION = Kind("latest, or integer > 0", _read_version)
 SUBJECT_STRATEGY = choice(
@@ -432,6 +471,9 @@ ENSEMBLE = Kind("host:port[,host:port...][/chroot]", _read_ensemble)
 ZOOKEEPER_AUTH = Kind("digest:user:password or sasl:DIGEST-MD5:user:password", _read_auth)
 HOST_NAME_CHECK = choice(form="https, or none or empty to skip the check", https=True, none=False, **{"": False})
 PEM_FILE = text("PEM file")
+PEM_STORE = Kind("PEM file", _read_pem_store)
+TOKEN = Kind("text", _read_token)
+REGISTRY_URLS = Kind("http(s)://host:port[,...]", _read_registry_urls)
 TOPIC = Kind("text", _read_topic)
 TOPIC_LIST = Kind("topic[,topic...]", _read_topics)
 PATTERN = Kind("regular expression", lambda _, text: SubscribePattern(_read_regex(text)))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS, TABLE_WITHOUT_OPTIONS
 from pyspark_zkafka.errors import OptionError, nearest
 from pyspark_zkafka.options.client_properties import is_secret
-from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
-from pyspark_zkafka.options.values import refers, resolve_references
+from pyspark_zkafka.options.option import STREAM, Option, Scope
+from pyspark_zkafka.options.table import BY_NAME, TABLE
+from pyspark_zkafka.options.values import options_of_fields, refers, resolve_references
 
 _TABLE_OPTION = "option."
 _RACK = "kafka.client.rack"
@@ -35,6 +36,11 @@ class OptionParser:
         self.problems: list[str] = []
         self.raw = {name.lower(): (name, self._resolve(name, str(value))) for name, value in raw.items()}
         self._check_names()
+        self._values: dict[str, Any] = {}
+        for option in TABLE:
+            if self.scope in option.scopes and self.has(option.name) and not option.name.startswith("kafka."):
+                self._read(option)
+                self._check_rules(option)
 
     def _resolve(self, name: str, value: str) -> str:
         option = BY_NAME.get(name.lower())
@@ -65,6 +71,32 @@ class OptionParser:
             elif option.scopes != STREAM or self.scope != "read":
                 self.problems.append(f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {self.scope}")
 
+    def _read(self, option: Option) -> None:
+        try:
+            self._values[option.name] = option.kind.read(option.name, self.text(option.name))
+        except OptionError as error:
+            self.problems.append(error.message)
+        except ValueError as error:
+            found = "malformed" if option.secret else repr(self.text(option.name))
+            self.problems.append(f"{option.name} is {found}; expected {error}")
+
+    def _check_rules(self, option: Option) -> None:
+        """Report the first rule that a given option breaks."""
+        for rule in option.rules:
+            is_met = any(self.word(name) in rule.values if rule.values else self.has(name) for name in rule.names)
+            if is_met is rule.excludes and (not rule.when or self.word(option.name) in rule.when):
+                name = f"{option.name}={self.text(option.name)}" if rule.when else option.name
+                found = f"{rule.names[0]}={self.word(rule.names[0])}"
+                self.problems.append(f"{name} {rule.problem.replace('{found}', found)}")
+                return
+
+    @property
+    def joins_kafka(self) -> bool:
+        """True if a stream joins a group that Kafka coordinates, by its options alone."""
+        named = self.text("groupMembership").lower()
+        is_auto = named in ("", "auto") and self.has("group.id") and not self.has("zookeeper.connect")
+        return self.scope == "stream" and (named == "kafka" or is_auto)
+
     def has(self, name: str) -> bool:
         """True if the option was given."""
         return name.lower() in self.raw
@@ -73,30 +105,37 @@ class OptionParser:
         """Return the given text, stripped; empty if the option was not given."""
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
+    def word(self, name: str) -> str:
+        """Return the text that applies, in lower case: the given one or the row's default; empty if there is neither.
+
+        `groupMembership` is kafka if the stream joins a group in Kafka by default.
+        """
+        if name == "groupMembership" and self.joins_kafka:
+            return "kafka"
+        option = BY_NAME[name.lower()]
+        return ((self.text(name) if self.scope in option.scopes else "") or option.default or "").lower()
+
     def value(self, name: str, derived: Any = None) -> Any:
-        """Read the value as the option's row says; return its default, or `derived`, if it is not given or is malformed.
+        """Return the value as the option's row reads it; its default, or `derived`, if it was not given or is malformed.
 
         `derived` counts only for a row without a default.
         """
         option = BY_NAME[name.lower()]
-        try:
-            if self.has(name):
-                return option.kind.read(name, self.text(name))
-        except OptionError as error:
-            self.problems.append(error.message)
-        except ValueError as error:
-            found = "malformed" if option.secret else repr(self.text(name))
-            self.problems.append(f"{name} is {found}; expected {error}")
+        if option.name in self._values:
+            return self._values[option.name]
         return derived if option.default is None else option.default_value()
+
+    def fields(self, values: type, column: str = "") -> dict[str, Any]:
+        """Return the values of the options with which the fields of a dataclass are annotated, by field.
+
+        In the names of options, ``{column}`` stands for `column`.
+        """
+        return {name: self.value(option.format(column=column)) for name, option in options_of_fields(values).items()}
 
     def refuse_if(self, condition: bool, problem: str) -> None:
         """Add a problem if the condition is true."""
         if condition:
             self.problems.append(problem)
-
-    def refuse_each(self, names: Iterable[str], problem: str) -> None:
-        """Add a problem for each of the options that was given; its text follows the name."""
-        self.problems.extend(f"{name} {problem}" for name in names if self.has(name))
 
     def finish(self) -> None:
         """Raise INVALID_OPTIONS with all problems, if there are any."""

@@ -8,22 +8,22 @@ from typing import Any
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern, TriggerLimits
 from pyspark_zkafka.model.topic_names import topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.model.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
-from pyspark_zkafka.options.batch import joins_kafka, offset_spec, parse_read, read_options
+from pyspark_zkafka.options.batch import offset_spec, parse_read, read_options
 from pyspark_zkafka.options.client_properties import (
     LIBRDKAFKA_WITHOUT_KERBEROS,
     has_kerberos_login,
     is_librdkafka_without_kerberos,
 )
 from pyspark_zkafka.options.kinds import INT32
+from pyspark_zkafka.options.option import STREAM
 from pyspark_zkafka.options.parser import OptionParser
-from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
+from pyspark_zkafka.options.table import BY_NAME, KAFKA_STRATEGIES
 from pyspark_zkafka.options.values import (
     MAX_POLL_INTERVAL_MS,
     GroupMembership,
@@ -33,29 +33,15 @@ from pyspark_zkafka.options.values import (
     StreamOptions,
 )
 
-KAFKA_STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
-"""Assignors of both librdkafka and Java, for groups that Kafka coordinates."""
-
 _STRATEGY = "partition.assignment.strategy"
-_MEMBER_OPTIONS = ("group", "consumer.", "partition.assignment.", "rebalance.", "session.")
-_OF_ZOOKEEPER = ("consumer.id", "consumer.threads", "rebalance.max.retries", "rebalance.backoff.ms")
-_OF_KAFKA = ("group.protocol", "group.instance.id", "session.timeout.ms")
-_BY_BROKERS = {_STRATEGY: "group.consumer.assignors", "session.timeout.ms": "group.consumer.session.timeout.ms"}
-"""Properties of brokers that replace an option, with ``group.protocol=consumer``."""
-
-_HOLD_SHARE = 10  # holds last a tenth of max.poll.interval.ms, for which other members wait
+_HOLD_SHARE = 10  # other members wait for max.poll.interval.ms, and a hold lasts a tenth of that
 
 
 def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
     """Parse the options of a streaming read. Raises INVALID_OPTIONS with all problems."""
     given = OptionParser(raw, "stream")
     read = read_options(given, offset_spec(given, "starting", "committed" if given.has("group.id") else LATEST))
-    limits = TriggerLimits(
-        max_records=given.value("maxOffsetsPerTrigger"),
-        max_bytes=given.value("maxBytesPerTrigger"),
-        min_records=given.value("minOffsetsPerTrigger"),
-        max_delay_ms=given.value("maxTriggerDelay"),
-    )
+    limits = TriggerLimits(**given.fields(TriggerLimits))
     given.refuse_if(
         limits.max_records is not None and (limits.min_records or 0) > limits.max_records,
         "minOffsetsPerTrigger is larger than maxOffsetsPerTrigger; lower it",
@@ -78,7 +64,8 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
 def parse_either(raw: Mapping[str, str]) -> ReadOptions:
     """Parse the options of a batch read or of a stream, because Spark's request for a schema does not say which.
 
-    If neither parses, raises the problems of the kind of read that the options' names imply, else the shorter list.
+    If neither succeeds, raise the problems of the kind of read that the names of the options imply. If they imply none,
+    raise the shorter list of problems.
     """
     try:
         return parse_read(raw)
@@ -97,37 +84,28 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
 
 
 def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
+    if read.group is None:
+        return None
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
     poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
     membership: GroupMembership = given.value("groupMembership")
     hold_ms: int | None = given.value("rebalance.hold.ms")
-    in_kafka, strategy = joins_kafka(given), given.text(_STRATEGY).lower()
+    in_kafka, strategy = given.joins_kafka, given.text(_STRATEGY).lower()
     options = GroupOptions(
-        name=read.group or "",
+        name=read.group,
         membership="kafka" if in_kafka else membership,
-        consumer_id=given.value("consumer.id"),
-        threads=given.value("consumer.threads"),
         strategy=given.value(_STRATEGY, "cooperative-sticky" if in_kafka else "range"),
-        max_retries=retries,
-        backoff_ms=backoff_ms,
         hold_ms=min(retries * backoff_ms // 2, INT32) if hold_ms is None else hold_ms,
         kafka=KafkaGroupOptions(
-            protocol=given.value("group.protocol"),
             strategy=strategy if strategy in KAFKA_STRATEGIES else "cooperative-sticky",
-            instance_id=given.value("group.instance.id"),
-            session_timeout_ms=given.value("session.timeout.ms"),
             max_poll_interval_ms=poll_ms,
             hold_ms=poll_ms // _HOLD_SHARE if hold_ms is None else hold_ms,
+            **given.fields(KafkaGroupOptions),
         ),
+        **given.fields(GroupOptions),
     )
-    if read.group is None:
-        names = [o.name for o in TABLE if o.scopes == STREAM and o.name.startswith(_MEMBER_OPTIONS)]
-        given.refuse_each(names, "needs group.id")
-        return None
     if in_kafka:
         _check_kafka_member(given, options.kafka, read.connection.kafka)
-    else:
-        given.refuse_each(_OF_KAFKA, "concerns groups that Kafka coordinates; set groupMembership=kafka")
     if options.join:
         given.refuse_if(
             isinstance(read.subscription, Assign),
@@ -144,34 +122,14 @@ def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions, kafka: 
         "a member of a group that Kafka coordinates, with kafka.sasl.mechanism=GSSAPI, needs "
         f"{LIBRDKAFKA_WITHOUT_KERBEROS}; or set groupMembership to none or zookeeper",
     )
-    given.refuse_each(_OF_ZOOKEEPER, "concerns groups in ZooKeeper, and has no effect with groupMembership=kafka")
-    strategy = given.text(_STRATEGY).lower()
     given.refuse_if(
-        bool(strategy) and strategy not in KAFKA_STRATEGIES,
-        f"{_STRATEGY} is {strategy}, which Kafka's groups do not have; use one of {', '.join(KAFKA_STRATEGIES)}",
+        options.protocol == "classic" and options.session_timeout_ms > options.max_poll_interval_ms,
+        f"session.timeout.ms is {options.session_timeout_ms}, more than kafka.max.poll.interval.ms, which is "
+        f"{options.max_poll_interval_ms}; lower it",
     )
-    if options.protocol == "consumer":
-        for name, decides in _BY_BROKERS.items():
-            problem = f"{name} has no effect with group.protocol=consumer: the brokers' {decides} decides"
-            given.refuse_if(given.has(name), problem)
-    else:
-        given.refuse_if(
-            options.session_timeout_ms > options.max_poll_interval_ms,
-            f"session.timeout.ms is {options.session_timeout_ms}, more than kafka.max.poll.interval.ms, which is "
-            f"{options.max_poll_interval_ms}; lower it",
-        )
 
 
 def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: GroupOptions) -> None:
-    given.refuse_if(
-        not given.has("zookeeper.connect"),
-        "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to kafka or none",
-    )
-    given.refuse_if(
-        group.strategy not in STRATEGIES,
-        f"{_STRATEGY} is {group.strategy}, which groups in ZooKeeper do not have; use one of "
-        f"{', '.join(STRATEGIES)}, or set groupMembership=kafka",
-    )
     given.refuse_if(
         group.consumer_id is not None and not is_znode_name(consumer_id(group.name, group.consumer_id)),
         f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot contain '/' or control characters",

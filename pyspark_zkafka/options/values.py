@@ -1,6 +1,7 @@
 """Frozen values that options are parsed into, and references in options to the environment and to files.
 
-`options.table` has the defaults of options.
+A field that is annotated with the name of an option takes the option's value unchanged (`OptionParser.fields`). The
+parsers compute the other fields. `options.table` has the defaults of options.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, get_origin, get_type_hints
 
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.model.nouns import ClaimOwner, OffsetStore, TopicPartition
@@ -19,10 +21,14 @@ from pyspark_zkafka.model.planning import Listener, Subscription, TriggerLimits
 from pyspark_zkafka.retries import Retry
 
 Transport = Literal["auto", "direct", "librdkafka"]
-"""The code that reads and writes records; `direct` is auto, but requires the compiled library."""
+"""The code that reads and writes records. `direct` is like `auto`, but requires the compiled library."""
 
 GroupAcl = Literal["open", "readable", "creator"]
-"""The ACL of a group's znodes: all rights for everybody; others may read; only clients with the creator's credentials."""
+"""The ACL of a group's znodes.
+
+`open` gives everybody all rights. `creator` gives them only to clients with the creator's credentials, and `readable` lets
+others read.
+"""
 
 GroupMembership = Literal["auto", "zookeeper", "kafka", "none"]
 """Who coordinates the group of a stream. `auto` is ZooKeeper until the cluster migrates to KRaft; `none` joins no group."""
@@ -34,17 +40,17 @@ SubjectStrategy = Literal["topic", "record", "topic-record"]
 """How subjects are named: by the topic, by the record type of the schema, or by both."""
 
 DELIVERY_TIMEOUT_MS = 120_000
-"""delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
+"""The delivery.timeout.ms of a write that does not set it. It is Java's default; librdkafka's is 300,000."""
 
 TRANSACTION_TIMEOUT_MS = 300_000
-"""transaction.timeout.ms of an exactly-once write that does not set it. A task must finish within this time.
+"""The transaction.timeout.ms of an exactly-once write that does not set it. A task must finish within this time.
 
 An abandoned transaction blocks committed readers for at most this long. Brokers allow 900,000 by default; librdkafka's
 default is 60,000.
 """
 
 MAX_POLL_INTERVAL_MS = 300_000
-"""max.poll.interval.ms of a member that does not set it: the default of librdkafka and of Java."""
+"""The max.poll.interval.ms of a member that does not set it. It is the default of librdkafka and of Java."""
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _CONNECTION_PROPERTIES = (
@@ -58,10 +64,10 @@ _CONNECTION_PROPERTIES = (
 class ZooKeeperTls:
     """TLS settings for an ensemble, with paths of PEM files. Without `truststore`, the system's authorities are trusted."""
 
-    truststore: str | None = None
-    keystore: str | None = None
-    keystore_password: str | None = field(default=None, repr=False)
-    check_hostname: bool = True
+    truststore: Annotated[str | None, "zookeeper.ssl.truststore.location"] = None
+    keystore: Annotated[str | None, "zookeeper.ssl.keystore.location"] = None
+    keystore_password: Annotated[str | None, "zookeeper.ssl.keystore.password"] = field(default=None, repr=False)
+    check_hostname: Annotated[bool, "zookeeper.ssl.endpoint.identification.algorithm"] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,10 @@ class ZooKeeperConfig:
 
     hosts: str
     chroot: str
-    session_timeout_ms: int
+    session_timeout_ms: Annotated[int, "zookeeper.session.timeout.ms"]
     connection_timeout_ms: int
-    acl: GroupAcl
-    auth: tuple[str, str] | None = field(default=None, repr=False)
+    acl: Annotated[GroupAcl, "zookeeper.acl"]
+    auth: Annotated[tuple[str, str] | None, "zookeeper.auth"] = field(default=None, repr=False)
     tls: ZooKeeperTls | None = None
 
     @property
@@ -98,7 +104,7 @@ class ConnectionOptions:
     bootstrap_servers: str | None
     listener: Listener
     kafka: Mapping[str, str | int | float | bool] = field(repr=False)
-    transport: Transport
+    transport: Annotated[Transport, "transport"]
 
     @property
     def client_rack(self) -> str | None:
@@ -141,6 +147,9 @@ FORMATS = {
 }
 """The formats by name; `formats/format.py` has what they do."""
 
+CONFLUENT_FORMATS = {f"{name}-confluent": rules for name, rules in FORMATS.items() if rules.has_schema}
+"""The formats of Confluent's serializers by name."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
@@ -151,12 +160,12 @@ class ColumnFormat:
     """
 
     column: str
-    name: str
-    schema: str | None
-    message: str | None
-    version: int | None
-    subject: str | None
-    strategy: SubjectStrategy
+    name: Annotated[str, "{column}.format"]
+    schema: Annotated[str | None, "{column}.schema"]
+    message: Annotated[str | None, "{column}.schema.message"]
+    version: Annotated[int | None, "{column}.schema.version"]
+    subject: Annotated[str | None, "{column}.subject"]
+    strategy: Annotated[SubjectStrategy, "{column}.subject.name.strategy"]
 
     @property
     def base(self) -> str:
@@ -187,11 +196,11 @@ class FormatOptions:
     """Formats of the columns `key` and `value`, and the registry. The last three fields concern writes."""
 
     columns: tuple[ColumnFormat, ...]
-    mode: ParseMode
+    mode: Annotated[ParseMode, "mode"]
     registry: RegistryOptions | None
     auto_register: bool
-    use_latest: bool
-    normalize: bool
+    use_latest: Annotated[bool, "use.latest.version"]
+    normalize: Annotated[bool, "normalize.schemas"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +218,17 @@ class ReadOptions:
     end: OffsetSpec
     view: str | None
     group: str | None
-    reset: ResetPolicy | None
-    no_match: Literal["error", "latest"]
-    fail_on_data_loss: bool
-    min_partitions: int | None
-    max_records: int | None
-    min_records: int | None
-    include_headers: bool
-    push_filters: bool
-    poll_timeout_ms: int
-    retries: int
-    retry_interval_ms: int
-    skip_offline: bool
+    reset: Annotated[ResetPolicy | None, "auto.offset.reset"]
+    no_match: Annotated[Literal["error", "latest"], "startingOffsetsByTimestampStrategy"]
+    fail_on_data_loss: Annotated[bool, "failOnDataLoss"]
+    min_partitions: Annotated[int | None, "minPartitions"]
+    max_records: Annotated[int | None, "maxRecordsPerPartition"]
+    min_records: Annotated[int | None, "minRecordsPerPartition"]
+    include_headers: Annotated[bool, "includeHeaders"]
+    poll_timeout_ms: Annotated[int, "kafkaConsumer.pollTimeoutMs"]
+    retries: Annotated[int, "fetchOffset.numRetries"]
+    retry_interval_ms: Annotated[int, "fetchOffset.retryIntervalMs"]
+    skip_offline: Annotated[bool, "offlinePartitions"]
     client_group: str
     stores: tuple[OffsetStore, ...]
     missing_topics: Literal["fail", "wait"] | None
@@ -247,12 +255,12 @@ class KafkaGroupOptions:
     `strategy` and `session_timeout_ms` are for the classic protocol, `instance_id` is for static members.
     """
 
-    protocol: Literal["classic", "consumer"]
+    protocol: Annotated[Literal["classic", "consumer"], "group.protocol"]
     strategy: str
-    session_timeout_ms: int
+    session_timeout_ms: Annotated[int, "session.timeout.ms"]
     max_poll_interval_ms: int
     hold_ms: int
-    instance_id: str | None = None
+    instance_id: Annotated[str | None, "group.instance.id"] = None
 
     @property
     def is_incremental(self) -> bool:
@@ -266,13 +274,13 @@ class GroupOptions:
 
     name: str
     membership: GroupMembership
-    threads: int
+    threads: Annotated[int, "consumer.threads"]
     strategy: str
-    max_retries: int
-    backoff_ms: int
+    max_retries: Annotated[int, "rebalance.max.retries"]
+    backoff_ms: Annotated[int, "rebalance.backoff.ms"]
     hold_ms: int
     kafka: KafkaGroupOptions
-    consumer_id: str | None = None
+    consumer_id: Annotated[str | None, "consumer.id"] = None
 
     @property
     def join(self) -> bool:
@@ -294,19 +302,19 @@ class CommitPlan:
     """Offsets to commit for a group when a write has succeeded. `owner` is the committing member, if there is one."""
 
     group: str
-    offsets: Mapping[TopicPartition, int]
+    offsets: Annotated[Mapping[TopicPartition, int], "commitOffsets"]
     stores: tuple[OffsetStore, ...]
-    owner: ClaimOwner | None
+    owner: Annotated[ClaimOwner | None, "commitOwner"]
 
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """Options of an exactly-once write: prefix of its transactional ids, topic of its ledger, its name and number."""
+    """Options of an exactly-once write: prefix of transactional ids, topic of the ledger, the write's name and number."""
 
-    prefix: str
-    ledger_topic: str | None
-    writer: str | None
-    batch: int | None
+    prefix: Annotated[str, "transactionalIdPrefix"]
+    ledger_topic: Annotated[str | None, "ledgerTopic"]
+    writer: Annotated[str | None, "writerName"]
+    batch: Annotated[int | None, "batchId"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +322,8 @@ class WriteOptions:
     """Options of a write. `once` is None for an at-least-once write, `formats` if keys and values are bytes or text."""
 
     connection: ConnectionOptions
-    topic: str | None
-    partitioner: str
+    topic: Annotated[str | None, "topic"]
+    partitioner: Annotated[str, "partitioner"]
     commit: CommitPlan | None
     once: ExactlyOnce | None
     formats: FormatOptions | None
@@ -324,6 +332,13 @@ class WriteOptions:
     def ledger_topic(self) -> str:
         """The topic under whose partitions an exactly-once write keeps its ledger."""
         return (self.once and self.once.ledger_topic) or self.topic or ""
+
+
+@cache
+def options_of_fields(values: type) -> dict[str, str]:
+    """Return the names of options with which the fields of a dataclass are annotated, by field."""
+    hints = get_type_hints(values, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 def concerns_connection(name: str) -> bool:

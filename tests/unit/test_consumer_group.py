@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_zkafka.consumer_group import ConsumerGroup, GroupBatch
+from pyspark_zkafka.consumer_group import _REFUSED, ConsumerGroup, GroupBatch
 from pyspark_zkafka.errors import GroupError, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import (
     Broker,
@@ -23,14 +23,17 @@ from pyspark_zkafka.model.nouns import (
     TopicPartition,
 )
 from pyspark_zkafka.model.offsets import EARLIEST, Position
+from pyspark_zkafka.model.planning import Assign
 from pyspark_zkafka.model.resumption import StoredOffset
-from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.options.option import Option
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.options.table import is_connection_option
+from pyspark_zkafka.options.table import TABLE, is_connection_option
 from pyspark_zkafka.read.stream_session import StreamSession
 from pyspark_zkafka.retries import Retry
 from tests.support.cases import each
+from tests.support.option_examples import example
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
 LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
@@ -113,6 +116,18 @@ def test_the_write_accepts_them() -> None:
         "max.in.flight.requests.per.connection",
         "socket.timeout.ms",
     }
+
+
+ARGUMENTS = ("zookeeper.connect", "group.id", "subscribe")
+NOT_OF_A_GROUP = {*ARGUMENTS, "subscribePattern", "subscribeExceptPattern", "kafka.*", "groupMembership"}
+
+
+@each("option", [o for o in TABLE if "stream" in o.scopes and not {o.name, o.name.lower()} & {*NOT_OF_A_GROUP, *_REFUSED}])
+def test_the_read_accepts_them(option: Option) -> None:
+    """Whatever options a group has, its batch reads fixed ranges of assigned partitions."""
+    given = {name: value for name, value in example(option, "stream").items() if name not in ARGUMENTS}
+    found = parse_read(batch(given)._read_options())
+    assert (found.subscription, found.group, found.ignored) == (Assign((TopicPartition("t", 0),)), None, ())
 
 
 def test_a_batch_of_nothing_commits_nothing() -> None:

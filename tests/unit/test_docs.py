@@ -19,8 +19,7 @@ from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.kinds import FORMAT
-from pyspark_zkafka.options.stream import KAFKA_STRATEGIES
-from pyspark_zkafka.options.table import BY_NAME, TABLE
+from pyspark_zkafka.options.table import BY_NAME, KAFKA_STRATEGIES, TABLE
 from tests.support.cases import each
 from tests.support.commands import problem
 from tests.support.documentation import (

@@ -32,36 +32,14 @@ def test_write_defaults() -> None:
         ({"topic": ""}, "topic must not be empty; set a value or leave it out"),
         ({"partitioner": "random"}, f"partitioner is 'random'; expected {' or '.join(PARTITIONERS)}"),
         ({"includeHeaders": "1"}, "includeHeaders is '1'; expected true or false"),
-        ({"commitOffsets": '{"t": {"0": 1}}'}, "commitOffsets needs group.id"),
-        ({"group.id": "g", "commitOffsets": "latest"}, "; expected offsets of 0 or more by partition"),
-        (
-            {"group.id": "g", "commitOffsets": '{"t": "latest"}'},
-            "; expected offsets of 0 or more by partition",
-        ),
-        (
-            {"group.id": "g", "commitOffsets": '{"t": {"0": -1}}'},
-            "; expected offsets of 0 or more by partition",
-        ),
-        ({"group.id": "g", "commitOffsets": '{"t": {"0": -2}}'}, "; expected offsets of 0 or more by partition"),
         ({"group.id": "g", "commitOffsets": "{}"}, "commitOffsets is '{}'; expected offsets of 0 or more by partition: {"),
         (
             {"group.id": "g", "commitOffsets": '{"t": {"0": 1}}', "commitOwner": "g_c1"},
             "commitOwner is 'g_c1'; expected a member and its session: consumer@0x1000a",
         ),
-        (
-            {"group.id": "g", "commitOwner": "g_c1@0x1000a"},
-            "commitOwner names who commits commitOffsets; set both, or leave commitOwner out",
-        ),
         ({"group.id": "g/h", "commitOffsets": '{"t": {"0": 1}}'}, "group.id is 'g/h'; the old consumer allows"),
-        ({"startingOffsets": "earliest"}, "startingOffsets is an option of a read or stream, not of a write"),
-        ({"endingOffsets": "latest"}, "endingOffsets is an option of a read, not of a write"),
-        ({"consumer.threads": "2"}, "consumer.threads is an option of a stream, not of a write"),
         ({"kafka.value.serializer": "x"}, "kafka.value.serializer is refused"),
         ({"kafka.group.id": "g"}, "kafka.group.id is refused"),
-        (
-            {"deliveryGuarantee": "exactly-once", "writerName": "w", "batchId": "9223372036854775807", "topic": "t"},
-            "batchId is '9223372036854775807'; expected a whole number from 0 to 999999999999999999",
-        ),
     ],
 )
 def test_problems_of_a_write(given: dict[str, str], says: str) -> None:
@@ -89,13 +67,6 @@ def test_owner_and_stores_of_a_commit() -> None:
     assert parse_write({**given, "offsets.storage": "kafka"}).commit == CommitPlan(
         "g", {T0: 5}, ("kafka", "zookeeper"), ClaimOwner("g_c1", 0x1000A)
     )
-
-
-def test_owner_without_zookeeper() -> None:
-    """A commit for a member needs ZooKeeper, where its claims are."""
-    given = {"group.id": "g", "commitOffsets": '{"t": {"0": 5}}', "offsets.storage": "kafka"}
-    given |= {"kafka.bootstrap.servers": "k:9092", "commitOwner": "g_c1@0x1000a"}
-    assert only_problem(parse_write, given).startswith("commitOwner is verified in ZooKeeper; set zookeeper.connect")
 
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
@@ -128,15 +99,8 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
 @each(
     ("more", "expected"),
     [
-        ({"writerName": "a"}, r"writerName need\(s\) deliveryGuarantee=exactly-once"),
-        ({"batchId": "1"}, r"batchId need\(s\) deliveryGuarantee=exactly-once"),
-        ({"deliveryGuarantee": "exactly-once", "batchId": "1"}, "batchId numbers a named write; set writerName"),
-        (
-            {"deliveryGuarantee": "exactly-once", "batchId": "1", "commitOffsets": "{}", "group.id": "g"},
-            "batchId and commitOffsets exclude each other",
-        ),
-        ({"deliveryGuarantee": "exactly-once", "writerName": "a", "batchId": "-1"}, "batchId is '-1'; expected a whole"),
-        ({"kafka.transaction.timeout.ms": "9"}, r"kafka.transaction.timeout.ms need\(s\)"),
+        ({"writerName": "a", "batchId": "1"}, "writerName needs deliveryGuarantee=exactly-once.*batchId needs"),
+        ({"kafka.transaction.timeout.ms": "9"}, "kafka.transaction.timeout.ms needs"),
         ({"deliveryGuarantee": "exactly-once", "topic": ""}, "set topic, or ledgerTopic"),
         ({"deliveryGuarantee": "exactly-once", "kafka.acks": "1"}, "needs kafka.enable.idempotence=true"),
         ({"deliveryGuarantee": "exactly-once", "ledgerTopic": "a b"}, "ledgerTopic"),

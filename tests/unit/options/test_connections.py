@@ -9,7 +9,7 @@ import pytest
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
-from pyspark_zkafka.options.table import Scope
+from pyspark_zkafka.options.option import Scope
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
@@ -161,7 +161,7 @@ def test_zookeeper_tls() -> None:
     found = parse_connection({**given, "zookeeper.ssl.client.enable": "true"}).zookeeper
     assert found is not None
     assert found.tls == ZooKeeperTls("/ca.pem", "/me.pem", "pw", check_hostname=True)
-    with pytest.raises(OptionError, match=r"zookeeper.ssl.\* has no effect without zookeeper.ssl.client.enable=true"):
+    with pytest.raises(OptionError, match=r"zookeeper.ssl.keystore.location needs zookeeper.ssl.client.enable=true"):
         parse_connection({**given, "zookeeper.ssl.client.enable": "false"})
 
 

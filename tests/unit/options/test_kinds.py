@@ -58,7 +58,7 @@ def test_reading(kind: Kind, written: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "written", "expected"),
     [
-        (integer(1), "0", "^a whole number, 1 or more$"),
+        *((integer(1), text, "^a whole number, 1 or more$") for text in ("0", "", "1_000", "1 MiB", "\u0663")),
         (integer(1), "-9223372036854775809", "^a whole number, 1 or more$"),
         (integer(1, at_most=9), "10", "^a whole number from 1 to 9$"),
         (integer(1), "9223372036854775808", "^a whole number from 1 to 9223372036854775807$"),

@@ -9,9 +9,10 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
+from pyspark_zkafka.options.option import Option, Scope
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.options.table import TABLE, Option, Scope
+from pyspark_zkafka.options.table import TABLE
 from tests.support.cases import each
 from tests.support.option_problems import only_problem
 
@@ -37,12 +38,6 @@ WRITE = {**ZK, "topic": "orders"}
 def test_unknown_options_get_the_nearest_match(parse: Any, least: dict[str, str], name: str, hint: str) -> None:
     """An unknown name is a problem in the user's spelling, with the nearest name of the table."""
     assert f"unknown option {name}{hint}" in only_problem(parse, {**least, name: "x"})
-
-
-def test_streaming_options_are_refused_by_a_write() -> None:
-    """A write refuses the options of streams."""
-    text = only_problem(parse_write, {**WRITE, "MaxOffsetsPerTrigger": "9"})
-    assert "maxOffsetsPerTrigger is an option of a stream, not of a write" in text
 
 
 def test_all_problems_are_in_one_error() -> None:
@@ -90,13 +85,6 @@ def test_a_default_is_a_value_that_a_user_could_give(option: Option) -> None:
     scope = option.scopes[0]
     given, silent = OptionParser({option.name: str(option.default)}, scope), OptionParser({}, scope)
     assert given.value(option.name) == silent.value(option.name) == option.default_value()
-    assert given.problems == silent.problems == []
-
-
-@each("option", [o for o in TABLE if o.derived])
-def test_a_derived_default_is_the_caller_s(option: Option) -> None:
-    """If the table only describes a default in words, the parser returns the caller's default."""
-    assert OptionParser({}, option.scopes[0]).value(option.name, "worked out") == "worked out"
 
 
 def test_secret_values_are_not_quoted() -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from pyspark_zkafka.model.planning import SubscribePattern
-from pyspark_zkafka.options.batch import joins_kafka, parse_read, parse_write
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.option import Scope
 from pyspark_zkafka.options.parser import OptionParser
-from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_stream
-from pyspark_zkafka.options.table import Scope
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.table import KAFKA_STRATEGIES
 from pyspark_zkafka.options.values import KafkaGroupOptions
 from tests.support.cases import each
 from tests.support.option_problems import problems
@@ -115,24 +116,14 @@ def test_a_pattern_in_kafka() -> None:
     ("given", "says"),
     [
         ({"consumer.id": "c"}, "consumer.id concerns groups in ZooKeeper, and has no effect with groupMembership=kafka"),
-        ({"consumer.threads": "2"}, "consumer.threads concerns groups in ZooKeeper"),
-        ({"rebalance.max.retries": "2"}, "rebalance.max.retries concerns groups in ZooKeeper"),
-        ({"rebalance.backoff.ms": "2"}, "rebalance.backoff.ms concerns groups in ZooKeeper"),
-        ({"partition.assignment.strategy": "sticky"}, "is sticky, which Kafka's groups do not have; use one of range, "),
         (
             {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
             "strategy has no effect with group.protocol=consumer: the brokers' group.consumer.assignors decides",
         ),
         (
-            {"group.protocol": "consumer", "session.timeout.ms": "6000"},
-            "session.timeout.ms has no effect with group.protocol=consumer",
-        ),
-        (
             {"session.timeout.ms": "60000", "kafka.max.poll.interval.ms": "50000"},
             "session.timeout.ms is 60000, more than kafka.max.poll.interval.ms, which is 50000; lower it",
         ),
-        ({"offsets.storage": "zookeeper"}, "a member of a group in Kafka commits there; leave offsets.storage out"),
-        ({"dual.commit.enabled": "true"}, "commits there alone; set dual.commit.enabled=false"),
         ({"kafka.group.protocol": "consumer"}, "use the option group.protocol without the prefix kafka."),
     ],
 )
@@ -142,21 +133,14 @@ def test_contradictions_in_kafka(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
-        *(
-            ({name: value}, f"{name} concerns groups that Kafka coordinates; set groupMembership=kafka")
-            for name, value in (
-                ("group.protocol", "consumer"),
-                ("group.instance.id", "one"),
-                ("session.timeout.ms", "6000"),
-            )
-        ),
         (
-            {"partition.assignment.strategy": "cooperative-sticky"},
-            "which groups in ZooKeeper do not have; use one",
+            {"group.protocol": "consumer"},
+            "group.protocol concerns groups that Kafka coordinates; set groupMembership=kafka",
         ),
+        ({"partition.assignment.strategy": "cooperative-sticky"}, "is not a strategy of groups in ZooKeeper; use one of"),
     ],
 )
 def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
@@ -181,7 +165,7 @@ def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
 )
 def test_who_joins_in_kafka(given: dict[str, str], scope: Scope, joins: bool) -> None:
     """A stream joins in Kafka by the option, or if it has a group and no ZooKeeper, but a batch never joins."""
-    assert joins_kafka(OptionParser(given, scope)) is joins
+    assert OptionParser(given, scope).joins_kafka is joins
 
 
 @pytest.mark.parametrize("named", KAFKA_STRATEGIES)
