@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
@@ -158,8 +159,10 @@ class Properties:
             raise Unsupported(f"the value of {name}")  # librdkafka reports what is wrong with it
         return int(text)
 
-    def seconds(self, name: str, default_ms: int) -> float:
+    def seconds(self, name: str, default_ms: int, *, may_be_endless: bool = False) -> float:
         text = self.text(name, str(default_ms)).strip()
+        if may_be_endless and text == "-1":
+            return math.inf
         if not text.replace(".", "", 1).isdecimal():
             raise Unsupported(f"the value of {name}")
         return float(text) / 1000
@@ -215,7 +218,7 @@ def client_settings(given: Properties) -> ClientSettings:
         socket=_socket(given),
         reconnect_backoff=_backoff(given, "reconnect.backoff", 10_000),
         retry_backoff=_backoff(given, "retry.backoff", 1_000),
-        metadata_age_s=given.seconds("topic.metadata.refresh.interval.ms", 300_000),
+        metadata_age_s=given.seconds("topic.metadata.refresh.interval.ms", 300_000, may_be_endless=True),
     )
 
 

@@ -6,6 +6,7 @@ Arguments: the brokers, the topic, the option transport.
 from __future__ import annotations
 
 import sys
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -28,7 +29,8 @@ def write(given: dict[str, str], topic: str) -> int:
 def read(given: dict[str, str], topic: str) -> int:
     options = parse_read({**given, "subscribe": topic})
     plan, reader = plan_batch(options), ZKafkaReader(options, COLUMNS)
-    batches = [b for split in plan.splits for b in reader.read(SplitPartition((split,), plan.bootstrap_servers))]
+    with patch("pyspark_zkafka.read.readers.is_within_pyspark", return_value=True):  # as in a task of Spark
+        batches = [b for split in plan.splits for b in reader.read(SplitPartition((split,), plan.bootstrap_servers))]
     return len({key for batch in batches for key in batch.column("key").to_pylist()})
 
 

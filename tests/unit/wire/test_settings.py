@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -196,6 +197,11 @@ LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl
 def test_properties_without_effect(used: dict[str, str], unused: dict[str, str]) -> None:
     """Properties of TLS and of logins that the connection does not use change nothing."""
     assert client_settings_of({**used, **unused}) == client_settings_of(used)
+
+
+def test_metadata_that_is_never_renewed() -> None:
+    """The interval -1, as in librdkafka, keeps what a broker has said until an error."""
+    assert client_settings_of({"topic.metadata.refresh.interval.ms": "-1"}).metadata_age_s == math.inf
 
 
 @pytest.mark.parametrize(
