@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,7 +58,7 @@ def add_scram_user(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_login(spark: SparkSession, early_fortress: LocalCluster, mechanism: str, shown: Callable[..., None]) -> None:
+def test_login(spark: SparkSession, early_fortress: LocalCluster, mechanism: str) -> None:
     """Rows are written and read through a login, planned from ZooKeeper and from the brokers."""
     topic = f"rows-{mechanism.lower()}"
     early_fortress.create_topic(topic, partitions=2)
@@ -69,16 +69,14 @@ def test_login(spark: SparkSession, early_fortress: LocalCluster, mechanism: str
         found = spark.read.format("zkafka").options(**login, **connection, subscribe=topic).load()
         assert found.groupBy("value").count().count() == 20
     assert found.count() == 40
-    shown()
 
 
-def test_wrong_password(spark: SparkSession, early_fortress: LocalCluster, shown: Callable[..., None]) -> None:
+def test_wrong_password(spark: SparkSession, early_fortress: LocalCluster) -> None:
     """A refused login, for which these brokers only close the connection, is reported as such."""
     early_fortress.create_topic("refused", partitions=1)
     for connection in connections(early_fortress):
-        with pytest.raises(Exception, match="REFUSED_BY_BROKER") as raised:
+        with pytest.raises(Exception, match="REFUSED_BY_BROKER"):
             spark.read.format("zkafka").options(**password_login(WRONG), **connection, subscribe="refused").load().count()
-        shown(raised.value)
 
 
 def connections(cluster: LocalCluster) -> list[Options]:
