@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark_zkafka.model.ledger import LedgerGroup
 from tests.support.applications import Application, Outcome, Request, Rule
 from tests.support.numbered_rows import fill_numbered, numbers
+from tests.support.parity import SPARK_VERSION
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -24,6 +26,9 @@ __all__ = ["ROWS", "Copy", "fail", "kill"]
 ROWS = 1200
 _PER_BATCH = 400
 _TRANSACTION_MS = 60_000
+_SLOTS = 4
+_FIRST_FILE_S = 1_700_000_000
+_KEY_AND_VALUE = "substring(value, -1) AS key", "value"
 
 
 def kill(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = (), seconds: float = 0.0) -> Rule:
@@ -38,6 +43,8 @@ def fail(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = (
 
 class Copy:
     """A source topic with numbered rows, a sink topic, a checkpoint, and the query between them.
+
+    Before Spark 4.2, the source is a folder of text files: streams of zkafka cannot limit their micro-batches there.
 
     Arguments of `run` with the names of fields of `Request` change the request for one run; assign to `request` to change
     it for all.
@@ -59,6 +66,12 @@ class Copy:
         }
         self._connection = connection
         self.request = Request(checkpoint=str(checkpoint), source=reading, writes=[self.sink_options()])
+        self._files: Path | None = None
+        if SPARK_VERSION < (4, 2):
+            self._files = checkpoint.parent / "rows"
+            self._files.mkdir()
+            files = {"path": str(self._files), "maxFilesPerTrigger": str(_SLOTS)}
+            self.request = replace(self.request, format="text", source=files, select=_KEY_AND_VALUE)
         self.add_rows()
 
     def sink_options(self, topic: str | None = None, **more: str) -> dict[str, str]:
@@ -76,9 +89,21 @@ class Copy:
 
     def add_rows(self, count: int = ROWS) -> None:
         """Append rows to the source, alternating between its partitions."""
+        if self._files is not None:
+            self._add_files(self._files, count)
+            self.rows += count
+            return
         partitions = len(self.cluster.assignment(self.source))
         fill_numbered(self.cluster, self.source, range(self.rows, self.rows + count), partitions)
         self.rows += count
+
+    def _add_files(self, folder: Path, count: int) -> None:
+        """Write files that Spark reads in this order, one in each slot."""
+        per_file = _PER_BATCH // _SLOTS
+        for start in range(self.rows, self.rows + count, per_file):
+            path = folder / f"{start:08}.txt"
+            path.write_text("".join(f"{number}\n" for number in range(start, start + per_file)))
+            os.utime(path, (_FIRST_FILE_S + start,) * 2)
 
     def run(self, *rules: Rule, on: Application | None = None, **changes: Any) -> Outcome:
         """Run the query once, on the test's application or another, and return the outcome."""

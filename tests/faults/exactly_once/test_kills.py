@@ -7,8 +7,6 @@ import pytest
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy, kill
 
-pytestmark = pytest.mark.spark(4, 2)
-
 TWO_OF_FOUR = (
     {"point": "commit_offset.before", "batch": 1, "slot": 2, "after": ["never"], "action": "wait"},
     kill("commit_offset.before", 3, after=("commit.after-1-0", "commit.after-1-1", "commit_offset.before-1-2")),
