@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark_zkafka.brokers.clients import client_key, shared_properties
 from pyspark_zkafka.brokers.errors import UNKNOWN_TOPIC_CODES, broker_error
+from pyspark_zkafka.brokers.properties import client_key, shared_properties
 from pyspark_zkafka.brokers.requests import BrokerRequests, BrokerRoute, Call, ControllerRoute, LeaderRoute
 from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.conditions import (

@@ -10,9 +10,10 @@ from typing import Literal
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.brokers.clients import lookup_properties, make_consumer
+from pyspark_zkafka.brokers.clients import make_consumer
 from pyspark_zkafka.brokers.dialects import with_dialect
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka, kafka_errors
+from pyspark_zkafka.brokers.properties import lookup_properties
 from pyspark_zkafka.conditions import (
     GROUP_FULL,
     GROUP_PROTOCOL_UNSUPPORTED,

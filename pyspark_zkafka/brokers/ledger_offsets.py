@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark_zkafka.brokers.clients import client_key, shared_properties
 from pyspark_zkafka.brokers.groups import GroupAdmin
+from pyspark_zkafka.brokers.properties import client_key, shared_properties
 from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.ledger import (

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pyspark_zkafka.brokers.clients import are_known, require_files, shared_properties
 from pyspark_zkafka.brokers.errors import NO_COORDINATOR_CODES, broker_error, connection_error
+from pyspark_zkafka.brokers.properties import are_known, require_files, shared_properties
 from pyspark_zkafka.conditions import UNUSABLE_KAFKA_PROPERTY
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.error_codes import NONE, REFRESHING, RETRIABLE, ErrorCode

@@ -121,7 +121,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
         with prepared_worker(for_task=True):
-            from pyspark_zkafka.brokers.clients import consumer_properties
+            from pyspark_zkafka.brokers.properties import consumer_properties
             from pyspark_zkafka.engines import in_utc
             from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
             from pyspark_zkafka.records.select import open_consumer, open_fallback, open_joint, uses_native

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, INTRODUCTION_S
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S
 from pyspark_zkafka.brokers.librdkafka_errors import (
     REFUSED_FOR_S,
     UNKNOWN_TOPIC_CODES,
@@ -22,6 +22,7 @@ from pyspark_zkafka.brokers.librdkafka_errors import (
     from_kafka,
     kafka_errors,
 )
+from pyspark_zkafka.brokers.properties import CLIENT_DEFAULTS
 from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import OutgoingBatch

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.brokers.clients import MessageClient, client_key
+from pyspark_zkafka.brokers.properties import client_key
 from pyspark_zkafka.client_pool import ClientPool, Keep
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, is_unbuilt_source_tree, library, require
@@ -186,6 +186,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
 
     librdkafka would take a topic that was created again for an old state of the topic that it knows.
     """
+    from pyspark_zkafka.brokers.clients import MessageClient
     from pyspark_zkafka.brokers.dialects import with_dialect
     from pyspark_zkafka.records.consumer import MessageConsumer
 

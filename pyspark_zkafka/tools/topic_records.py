@@ -21,8 +21,9 @@ import typer
 from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.brokers.clients import MessageClient, consumer_properties
+from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.librdkafka_errors import kafka_errors
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import printable

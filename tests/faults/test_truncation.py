@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.values import ReadOptions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.records import COLUMNS

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split

@@ -8,17 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.brokers.clients import (
-    CLIENT_DEFAULTS,
-    MessageClient,
-    client_config,
-    consumer_properties,
-    ignore,
-    librdkafka_logger,
-    lookup_properties,
-    make_consumer,
-)
+from pyspark_zkafka.brokers.clients import MessageClient, client_config, ignore, librdkafka_logger, make_consumer
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports
+from pyspark_zkafka.brokers.properties import CLIENT_DEFAULTS, consumer_properties, lookup_properties
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.brokers.clients import MessageClient, consumer_properties
+from pyspark_zkafka.brokers.clients import MessageClient
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.client_properties import (

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.model.partitioners import hash_keys
 from pyspark_zkafka.model.planning import Split

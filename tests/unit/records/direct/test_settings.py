@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.direct.settings import ReadSettings, settings_of

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.brokers.clients import consumer_properties
+from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats import avro
 from pyspark_zkafka.model.nouns import TopicPartition

@@ -11,13 +11,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import (
-    CLIENT_DEFAULTS,
-    MessageClient,
-    consumer_properties,
-    shared_properties,
-)
+from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.properties import CLIENT_DEFAULTS, consumer_properties, shared_properties
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
