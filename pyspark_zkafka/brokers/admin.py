@@ -368,7 +368,8 @@ class KafkaAdmin:
         for tp, position in positions.items():
             kind = times if isinstance(position, AtTimestamp) else ends
             (stable if kind is ends and self._read_committed and position != HIGH_WATERMARK else kind).append(tp)
-        asked = {tp: AskedOffset(_timestamp(position)) for tp, position in positions.items()}
+        timestamps = {position: AskedOffset(_timestamp(position)) for position in set(positions.values())}
+        asked = {tp: timestamps[position] for tp, position in positions.items()}
         calls = (
             (_listing(asked, read_committed=True), stable),
             (_listing(asked, read_committed=False), ends),

@@ -293,34 +293,39 @@ class _Settling(Generic[K, A]):
         again: list[K] = []
         outcomes = self._requests.client.ask_all(questions, deadline)
         for (address, keys), outcome in zip(parts, outcomes, strict=True):
-            for key in keys:
-                if isinstance(outcome, Exception):
-                    is_lost = isinstance(outcome, ConnectionLost)
-                    if not (is_lost and key in self.failed and self._deadline.has_passed):  # the last attempt is cut short
-                        doing = f"{self._call.doing(key)} at {host_port(*address)}"
-                        self.failed[key] = connection_error(outcome, doing)
-                        self.failed[key].__cause__ = outcome
-                    if is_lost:
-                        self._route.forget(key)
-                        again.append(key)
-                elif self._settles(key, outcome):
-                    self.failed.pop(key, None)
-                    self.answers[key] = outcome[key]
-                elif key in outcome and self._may_pass(key, outcome[key].error):
-                    again.append(key)
+            again += self._lose(address, keys, outcome) if isinstance(outcome, Exception) else self._settle(keys, outcome)
+        return again
+
+    def _lose(self, address: Address, keys: Sequence[K], error: Exception) -> list[K]:
+        """Note an error of a connection; return the keys to ask about again."""
+        is_lost = isinstance(error, ConnectionLost)
+        for key in keys:
+            if not (is_lost and key in self.failed and self._deadline.has_passed):  # the last attempt is cut short
+                self.failed[key] = connection_error(error, f"{self._call.doing(key)} at {host_port(*address)}")
+                self.failed[key].__cause__ = error
+            if is_lost:
+                self._route.forget(key)
+        return list(keys) if is_lost else []
+
+    def _settle(self, keys: Sequence[K], outcome: Mapping[K, A]) -> list[K]:
+        """Note the outcomes of keys; return the keys to ask about again."""
+        expected = {NONE, *self._call.expected}
+        settled = {key: outcome[key] for key in keys if key in outcome and outcome[key].error in expected}
+        self.answers |= settled
+        if self.failed:
+            self.failed = {key: error for key, error in self.failed.items() if key not in settled}
+        again: list[K] = []
+        for key in keys if len(settled) < len(keys) else ():
+            if key not in outcome:
+                self.failed[key] = connection_error(MalformedResponse(f"the response lacks {key}"), self._call.doing(key))
+            elif key not in settled and self._may_pass(key, outcome[key].error):
+                again.append(key)
         return again
 
     def _question(self, address: Address, keys: Sequence[K]) -> Question[Mapping[K, A]]:
         return Question(
             address, lambda connection: self._call.make(connection, keys), lambda response: self._call.read(response, keys)
         )
-
-    def _settles(self, key: K, outcome: Mapping[K, A]) -> bool:
-        if key not in outcome:
-            self.failed[key] = connection_error(MalformedResponse(f"the response lacks {key}"), self._call.doing(key))
-            return False
-        code = outcome[key].error
-        return code == NONE or code in self._call.expected
 
     def _may_pass(self, key: K, code: int) -> bool:
         """Note an error of a key; return True if it may pass."""

@@ -100,7 +100,9 @@ class ZKafkaReader(TaskObject, DataSourceReader):
             from pyspark_zkafka.records.native.library import require
 
             require()  # for `lent`
-        made, found = FramePlan.of(self._options), plan_batch(self._options, self._pushed)
+        made = FramePlan.of(self._options)
+        with collector_paused() if is_within_pyspark() else nullcontext():
+            found = plan_batch(self._options, self._pushed)
         if not found.splits and made is not None:
             return [SplitPartition((), found.bootstrap_servers, made)]
         return [replace(p, plan=made) for p in split_partitions(self._options, found.splits, found.bootstrap_servers)]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.wire.protocol import Api, Reader, Request, by_topic, int8, int32, int64
+from pyspark_zkafka.wire.protocol import Api, Reader, Request, by_topic, int8, int32
 
 LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
 OFFSET_FOR_LEADER_EPOCH = Api("OffsetForLeaderEpoch", 23, 2, 3, 4)
@@ -21,6 +21,8 @@ LATEST, EARLIEST = -1, -2
 """The timestamps of the ends of a log."""
 
 _REPLICA = int32(-1)  # of a client
+_ASKED = struct.Struct(">iq")
+_ASKED_WITH_EPOCH = struct.Struct(">iiq")
 _LISTED = struct.Struct(">ihqq")
 _LISTED_WITH_EPOCH = struct.Struct(">ihqqi")
 _END = struct.Struct(">hiiq")
@@ -44,14 +46,13 @@ class ListedOffset(NamedTuple):
 
 def list_offsets_request(version: int, asked: Mapping[TopicPartition, AskedOffset], *, read_committed: bool) -> Request:
     """Versions 0 to 5."""
-    most = int32(1) if version == 0 else b""
-
-    def row(partition: int, found: AskedOffset) -> bytes:
-        epoch = int32(found.leader_epoch) if version >= 4 else b""
-        return int32(partition) + epoch + int64(found.timestamp) + most
-
     isolation = int8(int(read_committed)) if version >= 2 else b""
-    rows = ((tp, row(tp.partition, found)) for tp, found in asked.items())
+    if version >= 4:
+        row = _ASKED_WITH_EPOCH.pack
+        rows = ((tp, row(tp.partition, found.leader_epoch, found.timestamp)) for tp, found in asked.items())
+    else:
+        most = int32(1) if version == 0 else b""
+        rows = ((tp, _ASKED.pack(tp.partition, found.timestamp) + most) for tp, found in asked.items())
     return Request(LIST_OFFSETS, version, _REPLICA + isolation + by_topic(rows))
 
 
