@@ -14,7 +14,8 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
-from pyspark_zkafka.options.table import BY_NAME, Scope
+from pyspark_zkafka.options.option import Scope
+from pyspark_zkafka.options.table import BY_NAME
 from pyspark_zkafka.read.readers import ZKafkaReader
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.cases import each
