@@ -115,7 +115,7 @@ class Call(Generic[K, A]):
 class BrokerRequests:
     """Requests to brokers, in a ``with`` block. Not pickle-safe, and only for the process that created it.
 
-    `dialect` is that of the broker that has answered the last `metadata`.
+    `dialect` describes the broker that answered the last call of `metadata`.
 
     Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method, if it is not
     given a deadline. ``with`` raises OptionError for a property that cannot be used, or a file that cannot be read.

@@ -192,7 +192,7 @@ class _Encoders(TypeVisitor[AvroType, _Encode]):
         return encode
 
     def _members(self, type: pa.DataType, avro: AvroType, path: str, marks: dict[AvroType, bytes]) -> _Encode:
-        """Return the function for structs with a field for each branch of a union, of which at most one field is set."""
+        """Return the function for a union of several types. Its struct has a field for each type, and sets at most one."""
         values = avro.values
         names = [f"member{number}" for number in range(len(values))]
         if not pa.types.is_struct(type) or [f.name for f in type] != names:

@@ -51,6 +51,7 @@ _dialects: dict[Address, tuple[Supported, float]] = {}
 """Protocols of brokers that do not answer ApiVersions, until a time."""
 _DIALECT_S = 10.0  # brokers may be upgraded
 _LENGTH_BYTES = 4
+_PREPARING_S = 60.0  # Kerberos gives up after 54 s
 _TLS_ALERT = b"\x15\x03"
 _NEWEST_API_VERSIONS = 3
 # A new connection renews a login before its session ends and the broker closes the old connection (KIP-368).
@@ -301,7 +302,7 @@ class Connection:
             raise MechanismRefused(f"{self}: the broker has the mechanisms {','.join(mechanisms)}")
         tokens = exchange(login, self._link.host)
         answer: Authentication | None = None
-        while (token := (yield from self._next_token(tokens, answer, deadline))) is not None:
+        while (token := (yield from self._next_token(tokens, answer))) is not None:
             if version is None:
                 answer = yield from self._exchange_token(token, login, deadline)
             else:
@@ -312,8 +313,11 @@ class Connection:
         if answer is not None and answer.lifetime_ms > 0:
             self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
 
-    def _next_token(self, tokens: Exchange, answer: Authentication | None, deadline: Deadline) -> Waiting[bytes | None]:
-        """The next token of a login; None after the last. A server of tokens or tickets may be silent."""
+    def _next_token(self, tokens: Exchange, answer: Authentication | None) -> Waiting[bytes | None]:
+        """The next token of a login; None after the last.
+
+        A server of tokens or tickets may be silent. The limits of its client count, so that the error names it.
+        """
 
         def token() -> bytes | None:
             try:
@@ -321,7 +325,7 @@ class Connection:
             except StopIteration:
                 return None
 
-        return (yield from self._link.call(token, "preparing the login", deadline))
+        return (yield from self._link.call(token, "preparing the login", Deadline.after(_PREPARING_S, self._clock)))
 
     def _exchange_token(self, token: bytes, login: AnyLogin, deadline: Deadline) -> Waiting[Authentication]:
         """Exchange tokens without headers. The broker closes the connection if it refuses the login."""

@@ -88,7 +88,10 @@ class Link:
             answer = call_in_thread(work, f"zkafka: {what}")
         except RuntimeError:  # no thread can be started while the interpreter ends
             return work()
-        self._called, ended = socket.socketpair()
+        try:
+            self._called, ended = socket.socketpair()
+        except OSError as error:
+            raise self.lost(f"{what} failed", error) from error
         answer.add_done_callback(lambda _: ended.close())
         try:
             with self._called:
@@ -96,7 +99,7 @@ class Link:
         except TimeoutError as error:
             raise self.lost(f"{what} took too long", error) from None
         finally:
-            self._called = None
+            self._called, self.awaited_events = None, select.POLLIN
         return answer.result()
 
     def send(self, data: bytes) -> None:

@@ -64,7 +64,7 @@ def test_fields(option: Option) -> None:
 
 @each(("option", "rule"), [(option, rule) for option in TABLE for rule in option.rules])
 def test_rules(option: Option, rule: Rule) -> None:
-    """An option is refused without another one that it needs, and next to one that it excludes."""
+    """An option is refused if an option that it needs is missing, or if an option that it excludes is set."""
     scope = next(scope for scope in option.scopes if scope in BY_NAME[rule.names[0].lower()].scopes)
     given = example(option, scope)
     if rule.when:
