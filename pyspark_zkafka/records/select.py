@@ -188,7 +188,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
     """
     from pyspark_zkafka.brokers.clients import MessageClient
     from pyspark_zkafka.brokers.dialects import with_dialect
-    from pyspark_zkafka.records.consumer import MessageConsumer
+    from pyspark_zkafka.records.message_consumer import MessageConsumer
 
     properties = with_dialect(properties)
     has_identity = split.topic_id is not None or split.czxid is not None

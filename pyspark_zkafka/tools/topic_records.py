@@ -33,7 +33,8 @@ from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, bu
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.kinds import TOPIC, parse_position, parse_time
-from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+from pyspark_zkafka.records.consumer import Poll
+from pyspark_zkafka.records.message_consumer import PartitionEvents
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.tools.command import (
     Target,

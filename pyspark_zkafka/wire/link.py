@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import math
 import os
+import re
 import select
 import socket
 import ssl
@@ -28,6 +29,8 @@ _SEND_TIMEOUT_S = 10.0
 _NO_LINGER = struct.pack("ii", 1, 0)
 _MOST_PARTS = 512  # of IOV_MAX, 1024
 _TLS_RECORD_BYTES = 16 * 1024
+_CERTIFICATE_ALERT = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)")
+"""A refusal of the client's certificate. With TLS 1.3, it comes after the client's handshake."""
 
 
 class Link:
@@ -138,6 +141,9 @@ class Link:
                 self.close()
                 raise ConnectionClosed(f"{self}: receiving failed: {error.strerror or error}") from error
             except OSError as error:
+                if isinstance(error, ssl.SSLError) and _CERTIFICATE_ALERT.search(error.reason or ""):
+                    self.close()
+                    raise TlsRefused(f"{self}: the broker refuses the client's certificate: {error.reason}") from None
                 raise self.lost("receiving failed", error) from error
             if count == 0:
                 self.close()

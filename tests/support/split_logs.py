@@ -12,7 +12,8 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.read.split_reader import Identity, ReadPolicy, SplitReader
-from pyspark_zkafka.records.consumer import MessageBatch, Poll
+from pyspark_zkafka.records.consumer import Poll
+from pyspark_zkafka.records.message_consumer import MessageBatch
 from pyspark_zkafka.retries import Deadline
 
 OFFSETS = pa.schema([("offset", pa.int64())])

@@ -66,7 +66,7 @@ def test_readers_and_writers_arrive() -> None:
 
 
 def test_a_read_task() -> None:
-    """A read task imports neither parsers of options nor modules of writes and groups."""
+    """A read task imports neither librdkafka, nor parsers of options, nor modules of writes and groups."""
     options = parse_read({**READ, "kafkaConsumer.pollTimeoutMs": "1"})
     code = (
         "reader, partition = values\n"
@@ -76,8 +76,10 @@ def test_a_read_task() -> None:
         "from pyspark_zkafka.brokers.admin import lease_admin\n"
     )
     modules = imported(f"exec({code!r})", ZKafkaReader(options, SCHEMA), PARTITION)
-    assert "confluent_kafka" in modules
-    unneeded = NO_TASKS | PARSERS | OF_WRITERS | COMPUTE | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}
+    assert "pyspark_zkafka.records.direct.consumer" in modules
+    unneeded = (
+        NO_TASKS | {"confluent_kafka"} | PARSERS | OF_WRITERS | COMPUTE | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}
+    )
     assert not of(unneeded, modules)
 
 
@@ -96,10 +98,10 @@ def test_a_write_task() -> None:
 
 
 def test_a_stream_without_a_group() -> None:
-    """Planning a stream without a group imports no modules of groups."""
+    """Planning a stream without a group imports neither librdkafka nor modules of groups."""
     modules = imported("import pyspark_zkafka.read.stream_driver, pyspark_zkafka.zookeeper.snapshots")
     assert "kazoo" in modules
-    assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
+    assert not of({"pyspark_zkafka.group", "confluent_kafka", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 
 
 def test_without_extras() -> None:

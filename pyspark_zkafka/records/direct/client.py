@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError
-
-from pyspark_zkafka.brokers.librdkafka_errors import NO_LEADER_CODES
+from pyspark_zkafka.brokers.errors import NO_LEADER_CODES
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.direct.settings import ReadSettings
@@ -31,9 +29,9 @@ _DECAY = 0.9
 _MOST_WAIT_S = 1.0
 
 RETRIABLE_FETCH = NO_LEADER_CODES | {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.NETWORK_EXCEPTION,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NETWORK_EXCEPTION,
 }
 """Errors after which metadata is requested again, as in Java's ``FetchCollector`` (3.9.1)."""
 
@@ -158,12 +156,12 @@ class PartitionBroker:
         missing = PartitionMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
         state = topic.partitions.get(self._partition.partition, missing)
         # A replica that is not available does no harm.
-        code = topic.error or (NONE if state.error == KafkaError.REPLICA_NOT_AVAILABLE else state.error)
+        code = topic.error or (NONE if state.error == ErrorCode.REPLICA_NOT_AVAILABLE else state.error)
         if code != NONE and code not in RETRIABLE_FETCH:
             raise Unsupported(f"the metadata of {self._partition.topic} has error {code}")
         if code == NONE and state.leader in found.brokers:
             self._leader, self.epoch = found.brokers[state.leader].address, state.epoch
-        return NONE if self._leader is not None else code or int(KafkaError.LEADER_NOT_AVAILABLE)
+        return NONE if self._leader is not None else code or ErrorCode.LEADER_NOT_AVAILABLE
 
     def prefer(self, replica: int) -> None:
         """Fetch from the replica on this broker until the metadata expires (KIP-392)."""

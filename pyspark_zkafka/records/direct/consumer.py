@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
-from confluent_kafka import KafkaError
 
-from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
-from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.brokers.errors import REFUSED_CODES, UNKNOWN_TOPIC_CODES, broker_error, connection_error
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import PartitionEvents, Poll, reading_watermarks
+from pyspark_zkafka.records.consumer import Poll, reading_watermarks
 from pyspark_zkafka.records.direct.client import RETRIABLE_FETCH, DirectClient, PartitionBroker
 from pyspark_zkafka.records.direct.fetch import (
     FETCH,
@@ -54,6 +53,24 @@ _LONGEST_WAIT_MS = 500  # the default of fetch.max.wait.ms
 _STALLED = 20  # empty responses after which a follower is left, in about 10 s
 
 
+class FetchErrors:
+    """The errors after which a partition is fetched again, for the results of polls."""
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        self._is_gone = False
+
+    def note(self, text: str, *, is_gone: bool = False) -> None:
+        """Note an error; `is_gone` if the brokers do not know the partition."""
+        self._last, self._is_gone = text, self._is_gone or is_gone
+
+    def finish(self, poll: Poll) -> Poll:
+        """Add the last error to a poll, and whether the partition is gone."""
+        poll.gone, self._is_gone = poll.gone or self._is_gone, False
+        poll.error = self._last
+        return poll
+
+
 class DirectConsumer:
     """The `PartitionConsumer` that fetches and decodes record batches itself.
 
@@ -64,10 +81,10 @@ class DirectConsumer:
     def __init__(self, client: DirectClient, split: Split, schema: pa.Schema, joint: JointFetches | None = None) -> None:
         self._client = client
         self._partition = split.partition
-        self._events = PartitionEvents(split.partition)
+        self._errors = FetchErrors()
         self._decoder = RecordDecoder(split.partition, schema)
         self._broker = PartitionBroker(client, split)
-        self._fetcher = Fetcher(client, split, self._broker, self._events, self._decoder.feed, joint=joint)
+        self._fetcher = Fetcher(client, split, self._broker, self._errors, self._decoder.feed, joint=joint)
 
     def __enter__(self) -> DirectConsumer:
         self._decoder.__enter__()
@@ -95,7 +112,7 @@ class DirectConsumer:
                 has_more = poll.first is not None or not self._decoder.is_exhausted
                 if has_more or self._fetcher.fetch(until, deadline, poll) is None:
                     poll.by_id = self._fetcher.by_id
-                    return self._events.finish(poll)
+                    return self._errors.finish(poll)
         except Unsupported:
             self._fetcher.abandon()
             raise
@@ -111,8 +128,7 @@ class DirectConsumer:
             except ConnectionLost as error:
                 self._broker.forget()
                 if deadline.left_s < _PAUSE_S:
-                    failure = KafkaError(KafkaError._TRANSPORT, f"Failed to get watermark offsets: {error}")
-                    raise from_kafka(failure, reading_watermarks(self._partition)) from error
+                    raise connection_error(error, reading_watermarks(self._partition)) from error
             time.sleep(_PAUSE_S)
 
     def _log_end(self, which: int, deadline: Deadline) -> int:
@@ -121,7 +137,7 @@ class DirectConsumer:
         self._fetcher.abandon()  # its request may occupy the connection
         code = self._broker.find(deadline)
         if code:
-            raise from_kafka(KafkaError(code), doing)
+            raise broker_error(code, doing)
         connection = self._broker.connect_leader(deadline) if code == NONE else None
         if connection is None:
             raise ConnectionLost("no broker was connected in time")
@@ -132,7 +148,7 @@ class DirectConsumer:
         found = answer_of(read_list_offsets(connection.ask(request, deadline)), self._partition)
         if found.error != NONE:
             self._broker.forget()
-            raise from_kafka(KafkaError(found.error), doing)
+            raise broker_error(found.error, doing)
         return found.offset
 
 
@@ -149,7 +165,7 @@ class Fetcher:
         client: DirectClient,
         split: Split,
         broker: PartitionBroker,
-        events: PartitionEvents,
+        errors: FetchErrors,
         feed: Feed,
         sleep: Callable[[float], None] = time.sleep,
         joint: JointFetches | None = None,
@@ -158,7 +174,7 @@ class Fetcher:
         self._joint = joint or JointFetches(client, ())
         self._partition = split.partition
         self._topic_id = id_bytes(split.topic_id)
-        self._events = events
+        self._errors = errors
         self._feed = feed
         self._sleep = sleep
         self._clock = client.clock
@@ -228,7 +244,8 @@ class Fetcher:
             yield
         except ConnectionLost as error:
             self._in_flight = None
-            self._fail(KafkaError(KafkaError._TRANSPORT, str(error)), self._client.settings.reconnect_backoff)
+            self._errors.note(str(error))
+            self._retry_later(self._client.settings.reconnect_backoff)
 
     def _wait(self, deadline: Deadline) -> bool:
         """Wait until a request may be sent or a response received; False if the deadline comes first."""
@@ -270,7 +287,7 @@ class Fetcher:
         """
         code = self._broker.find(deadline)
         if code:
-            self._fail(KafkaError(code), self._client.settings.retry_backoff)
+            self._fail(code)
         connection = None if code != NONE else self._broker.connect(deadline)
         if connection is None:
             return None
@@ -323,19 +340,22 @@ class Fetcher:
     def _fetch_version(self, connection: Connection) -> int:
         return connection.version(FETCH, newest_version([self._fetch_partition()]))
 
-    def _fail(self, error: KafkaError, backoff: Backoff) -> None:
-        """Note an error, and look the leader up again after a back-off."""
+    def _fail(self, code: int) -> None:
+        """Note an error of the broker, and look the leader up again after a back-off."""
+        self._retry_later(self._client.settings.retry_backoff)
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            # A broker that has just started may not know the topic yet.
+            now = self._clock()
+            self._unknown_since = now if self._unknown_since is None else self._unknown_since
+            if now - self._unknown_since < self._client.propagation_s:
+                return
+        right = f"; {REFUSED_CODES[ErrorCode(code)]}" if code in REFUSED_CODES else ""
+        self._errors.note(f"{name_of(code)}{right}", is_gone=code in UNKNOWN_TOPIC_CODES)
+
+    def _retry_later(self, backoff: Backoff) -> None:
         self._failures += 1
-        now = self._clock()
-        self._retry_at = max(self._retry_at, now + backoff.wait_s(self._failures))
+        self._retry_at = max(self._retry_at, self._clock() + backoff.wait_s(self._failures))
         self._broker.forget()
-        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            self._events.note(error)
-            return
-        # A broker that has just started may not know the topic yet.
-        self._unknown_since = now if self._unknown_since is None else self._unknown_since
-        if now - self._unknown_since >= self._client.propagation_s:
-            self._events.note(error)
 
     def _take(self, data: PartitionData, until: int, poll: Poll) -> FedBatches | None:
         """Feed records, or add an event to the poll. Does neither if the fetch must be repeated."""
@@ -360,7 +380,7 @@ class Fetcher:
         return self._advance(data, until)
 
     def _take_error(self, code: int, poll: Poll) -> None:
-        if code == KafkaError.OFFSET_OUT_OF_RANGE:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not self._broker.is_replica:  # a follower may be behind
                 self._stop(poll)
             self._broker.leave_replica()
@@ -369,7 +389,7 @@ class Fetcher:
             self._topic_id = None
             poll.gone = True
         elif code in RETRIABLE_FETCH:
-            self._fail(KafkaError(code), self._client.settings.retry_backoff)
+            self._fail(code)
         else:
             raise Unsupported(f"error {code} of a fetch")
 

@@ -8,10 +8,10 @@ from ctypes import byref, c_int32, c_int64
 from functools import partial
 
 import pyarrow as pa
-from confluent_kafka import KafkaError
 
-from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
+from pyspark_zkafka.brokers.errors import broker_error
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, malformed_timestamp, malformed_utf8
 from pyspark_zkafka.records.consumer import Poll
@@ -177,9 +177,9 @@ class RecordDecoder:
                 return error
 
     def _corrupt(self, base_offset: int, flaw: str) -> ZKafkaError:
-        """librdkafka's error for a damaged record batch, with its offset and the damage."""
+        """The error for a damaged record batch, with its offset and the damage."""
         text = f"record batch at offset {base_offset}: {flaw}"
-        return from_kafka(KafkaError(KafkaError._BAD_MSG, text), f"reading {self._partition}")
+        return broker_error(ErrorCode.CORRUPT_MESSAGE, f"reading {self._partition}", text)
 
     def _forget(self) -> None:
         self._fed = self._decompressed = None

@@ -114,7 +114,7 @@ def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
 
 @pytest.mark.parametrize(
     ("timeout_ms", "error"),
-    [(1000, "none"), *seldom((5000, "_TRANSPORT: .*no response in time"))],
+    [(1000, "none"), *seldom((5000, ".*no response in time"))],
 )
 def test_silence_from_the_begin(zkafka_cluster: LocalCluster, topic: str, timeout_ms: int, error: str) -> None:
     """A server that accepts connections but never answers fails the read at the time-out, not later."""
@@ -159,7 +159,9 @@ def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
     """Records with a wrong CRC fail the read; no record of their batch is returned."""
     with FaultyWire(zkafka_cluster.port(0), flip(1_120_000)) as wire, direct_reader(topic, wire.address) as (_, reader):
         found: list[int] = []
-        with pytest.raises(ClusterStateError, match=r"\[KAFKA_ERROR\] .*_BAD_MSG \(record batch at offset \d+") as caught:
+        with pytest.raises(
+            ClusterStateError, match=r"\[KAFKA_ERROR\] .*CORRUPT_MESSAGE \(record batch at offset \d+"
+        ) as caught:
             found.extend(offset for batch in reader.batches() for offset in batch.column(0).to_pylist())
     damaged = re.search(r"record batch at offset (\d+)", caught.value.message)
     assert damaged is not None

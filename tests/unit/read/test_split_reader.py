@@ -153,14 +153,14 @@ def test_batches_are_bounded_in_bytes() -> None:
 
 def test_silent_brokers_are_an_error() -> None:
     """The time-out error names the offset, the leader, and the client's last error."""
-    script: dict[int, Step] = {n: brings(error="_TRANSPORT: refused") for n in range(1, 100)}
+    script: dict[int, Step] = {n: brings(error="k1:9092: refused") for n in range(1, 100)}
     world = World(range(1000), 0, 1000, script=script)
     before = world.clock.now
     with pytest.raises(BrokersUnavailable) as caught:
         world.read()
     assert (
         "t-2: no records from the brokers for 1000 ms at offset 256 (planned leader 1, ISR [1, 3], "
-        "endpoints k1:9092, k3:9092; last error: _TRANSPORT: refused). Check the brokers, and that "
+        "endpoints k1:9092, k3:9092; last error: k1:9092: refused). Check the brokers, and that "
         "the addresses in their advertised.listeners can be reached from here, or raise "
         "kafkaConsumer.pollTimeoutMs"
     ) in str(caught.value)
@@ -184,10 +184,10 @@ def test_silence_after_records_behind_an_end_is_no_truncation() -> None:
 @pytest.mark.parametrize("policy", [FAILING, WARNING])
 def test_silence_after_a_low_end_is_no_truncation(policy: ReadPolicy) -> None:
     """A low end of the log is no loss unless a leader confirms it at the time-out."""
-    script: dict[int, Step] = {1: brings(), **{n: brings(error="_TRANSPORT: refused") for n in range(2, 100)}}
+    script: dict[int, Step] = {1: brings(), **{n: brings(error="k1:9092: refused") for n in range(2, 100)}}
     world = World(range(6), 0, 11, policy, script=script)
     world.consumer.refusals = [BrokersUnavailable("BROKERS_UNAVAILABLE", "no leader answers")]
-    with pytest.raises(BrokersUnavailable, match=r"at offset 6 .*last error: _TRANSPORT: refused"):
+    with pytest.raises(BrokersUnavailable, match=r"at offset 6 .*last error: k1:9092: refused"):
         world.read()
 
 

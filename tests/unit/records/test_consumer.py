@@ -12,7 +12,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import RAW_HEADERS
-from pyspark_zkafka.records.consumer import MessageBatch, PartitionEvents, Poll
+from pyspark_zkafka.records.consumer import Poll
+from pyspark_zkafka.records.message_consumer import MessageBatch, PartitionEvents
 from pyspark_zkafka.testing import MockCluster
 from tests.support.cases import each
 from tests.support.foreign_headers import write_header

@@ -17,10 +17,10 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.rows import hash_rows
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions
-from pyspark_zkafka.records.consumer import MessageConsumer
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
+from pyspark_zkafka.records.message_consumer import MessageConsumer
 from pyspark_zkafka.records.native import record_encoder
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import (

@@ -15,9 +15,9 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+from pyspark_zkafka.records.consumer import Poll
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
-from pyspark_zkafka.records.direct.consumer import DirectConsumer, Fetcher
+from pyspark_zkafka.records.direct.consumer import DirectConsumer, Fetcher, FetchErrors
 from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
@@ -99,7 +99,7 @@ def test_ends_of_the_log_in_time() -> None:
     partition = FakePartition(b"")
     partition.ends = [None]
     doing = "asking the leader of t-0 for the ends of its log"
-    with consumer(partition) as opened, pytest.raises(BrokersUnavailable, match=f"{doing}: _TRANSPORT"):
+    with consumer(partition) as opened, pytest.raises(BrokersUnavailable, match=f"{doing}: .*no broker answered"):
         opened.watermarks(Deadline.after(0.05))
     assert FETCH not in partition.asked
 
@@ -135,7 +135,7 @@ def test_ends_of_the_log_that_are_refused(error: int, is_retriable: bool) -> Non
 
 def new_fetcher(client: DirectClient, split: Split, sleep: Callable[[float], None] = time.sleep) -> Fetcher:
     """Return a fetcher of a split."""
-    return Fetcher(client, split, PartitionBroker(client, split), PartitionEvents(split.partition), feed, sleep)
+    return Fetcher(client, split, PartitionBroker(client, split), FetchErrors(), feed, sleep)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+from pyspark_zkafka.records.consumer import Poll
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
-from pyspark_zkafka.records.direct.consumer import Fetcher
+from pyspark_zkafka.records.direct.consumer import Fetcher, FetchErrors
 from pyspark_zkafka.records.direct.joint_fetches import JointFetches
 from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.retries import Deadline
@@ -47,7 +47,7 @@ class Task:
     def fetcher(self, number: int) -> Fetcher:
         """Return a fetcher of a split, at its start."""
         split = self.splits[number]
-        client, events = self._client(), PartitionEvents(split.partition)
+        client, events = self._client(), FetchErrors()
         found = Fetcher(client, split, PartitionBroker(client, split), events, feed, self._sleep, self.joint)
         self._opened.callback(found.abandon)
         found.seek(split.start)
