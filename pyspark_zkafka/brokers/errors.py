@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, KAFKA_ERROR, NO_LEADER, REFUSED_BY_BROKER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.error_codes import ErrorCode, name_of
@@ -13,6 +16,9 @@ from pyspark_zkafka.wire.protocol import (
     TlsRefused,
     UnknownVersion,
 )
+
+REFUSED_FOR_S = 2.0
+"""The wait for an answer after a refusal: another broker may accept the connection."""
 
 UNKNOWN_TOPIC_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 NO_LEADER_CODES = frozenset(
@@ -71,6 +77,11 @@ NO_COORDINATOR = (
 )
 
 
+def explained(code: int) -> str:
+    """Return Kafka's name of an error code, with the right that is missing, if any."""
+    return f"{name_of(code)}; {REFUSED_CODES[ErrorCode(code)]}" if code in REFUSED_CODES else name_of(code)
+
+
 def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError:
     """Our error for the error code of a response. `doing` is the request (``listing offsets``), `words` the broker's."""
     text = f"{doing}: {name_of(code)}" + (f" ({words})" if words else "")
@@ -116,3 +127,51 @@ def connection_error(error: Exception, doing: str, *, answered: bool = True) -> 
     if isinstance(error, UnknownVersion):
         return KAFKA_ERROR(f"{text}; the broker is too old for this")
     return KAFKA_ERROR(f"{text}; check kafka.*")
+
+
+class ConnectionReports:
+    """The last error of a client's connections, and the first refusal since the start of a request.
+
+    A refusal (bad credentials, a certificate that does not match) ends a request that no broker answers. The caller notes
+    the start of requests, and the answers of brokers.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.last: str | None = None
+        self.is_answered = False
+        self._clock = clock
+        self._refusal: Callable[[str], ZKafkaError] | None = None
+        self._refused_at = 0.0
+
+    def note(self, text: str, refusal: Callable[[str], ZKafkaError] | None = None) -> None:
+        """Note an error. `refusal` makes the error of a refused request from the request's description."""
+        self.last = text
+        if refusal is not None:
+            self._refused_at = self._clock() if self._refusal is None else self._refused_at
+            self._refusal = refusal
+
+    def begin(self) -> None:
+        """Start a request: forget earlier refusals, unless no broker has ever answered.
+
+        A new client may be refused before its first request, and may not repeat the report soon.
+        """
+        if self.is_answered:
+            self._refusal = None
+
+    def answered(self) -> None:
+        """Note an answer of a broker."""
+        self.is_answered = True
+
+    def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
+        """The error for a refusal at least `waited_s` ago. `doing` describes the request."""
+        if self._refusal is None or self._clock() - self._refused_at < waited_s:
+            return None
+        return self._refusal(doing)
+
+    def polled(self, doing: str, *, answered: bool) -> None:
+        """Note a poll. An answer ends earlier refusals. Without one, raises a refusal after `REFUSED_FOR_S`."""
+        if answered:
+            self.answered()
+            self.begin()
+        elif (refusal := self.refusal(doing, REFUSED_FOR_S)) is not None:
+            raise refusal

@@ -12,7 +12,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.brokers.clients import make_consumer
 from pyspark_zkafka.brokers.dialects import with_dialect
-from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka, kafka_errors
+from pyspark_zkafka.brokers.errors import REFUSED_FOR_S
+from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_kafka, kafka_errors
 from pyspark_zkafka.brokers.properties import lookup_properties
 from pyspark_zkafka.conditions import (
     GROUP_FULL,

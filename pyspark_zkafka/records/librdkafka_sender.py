@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -15,12 +15,23 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, client_config, librdkafka_logger
+from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, kafka_errors, named
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
-from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender
+from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender, asking_for_partitions
 
 _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024
 _BATCH_BYTES = 1_000_000  # librdkafka's default
+_OWN_CODES = {
+    KafkaError._MSG_TIMED_OUT: OVERDUE,
+    KafkaError._INVALID_DIFFERENT_RECORD: ErrorCode.INVALID_RECORD,
+    KafkaError._UNKNOWN_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    KafkaError._UNKNOWN_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""Codes of librdkafka with a meaning that brokers' codes also have."""
 
 
 class MessageSender(Sender):
@@ -28,11 +39,11 @@ class MessageSender(Sender):
 
     failure: Failure | None = None
 
-    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
+    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits) -> None:
         self._properties = {**properties, "delivery.report.only.error": True}
         self._limits = limits
         self._batch_bytes = int(properties.get("batch.size", _BATCH_BYTES))
-        self._note = note
+        self._reports = ErrorReports()
         self._open: Producer | None = None
         self._slices: Iterator[_Slice] = iter(())
         self._next: _Slice | None = None
@@ -44,8 +55,9 @@ class MessageSender(Sender):
         self._is_slow_to_start = str(properties.get("enable.idempotence")).lower() == "true"
 
     def __enter__(self) -> MessageSender:
-        config = {**client_config(self._properties, self._note), "throttle_cb": self._on_throttle}
-        self._open = Producer(config, logger=librdkafka_logger())
+        with kafka_errors("making a producer"):
+            config = {**client_config(self._properties, self._reports), "throttle_cb": self._on_throttle}
+            self._open = Producer(config, logger=librdkafka_logger())
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -99,9 +111,18 @@ class MessageSender(Sender):
     def acknowledged(self) -> int:
         return self._handed_over - self._failed - self.queued
 
-    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
-        return found.error, {partition.id: partition.leader for partition in found.partitions.values()}
+    @property
+    def reports(self) -> ErrorReports:
+        return self._reports
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
+        try:
+            found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
+        except KafkaException as error:
+            self.poll(0)
+            raise self._reports.error(error, asking_for_partitions(topic)) from error
+        code = NONE if found.error is None else int(found.error.code())
+        return _OWN_CODES.get(code, code), {partition.id: partition.leader for partition in found.partitions.values()}
 
     def _hasten(self, topic: str) -> None:
         """Send the first records at once: librdkafka's idempotent producer may wait 500 ms for its producer id.
@@ -110,7 +131,7 @@ class MessageSender(Sender):
         have replaced the bootstrap servers by the cluster's brokers before any was connected; now one is.
         """
         self._is_slow_to_start = False
-        with suppress(KafkaException):  # the cause is reported when the records are not delivered
+        with suppress(ZKafkaError):  # the cause is reported when the records are not delivered
             self.leaders(topic, INTRODUCTION_S)
 
     @contextmanager
@@ -127,8 +148,8 @@ class MessageSender(Sender):
             if not isinstance(cause, KafkaException):
                 raise
             error: KafkaError = cause.args[0]
-            self._note(error)
-            self.failure = self.failure or Failure("the client failed", f"{error.name()}: {error.str()}")
+            self._reports(error)
+            self.failure = self.failure or Failure("the client failed", named(error))
 
     @property
     def _producer(self) -> Producer:
@@ -171,9 +192,9 @@ class MessageSender(Sender):
                     produce(*row, **others)
             is_refused = 0
         except KafkaException as error:
-            self._note_failure(piece.topic, piece.partition, error.args[0].code())
+            self._note_failure(piece.topic, piece.partition, error.args[0])
         except BufferError:
-            self._note_failure(piece.topic, piece.partition, KafkaError._QUEUE_FULL)
+            self._note_failure(piece.topic, piece.partition, KafkaError(KafkaError._QUEUE_FULL))
         handed_over = piece.count - length_hint(values) - is_refused
         self._partitions.add((piece.topic, piece.partition))
         self._handed_over += handed_over
@@ -183,9 +204,12 @@ class MessageSender(Sender):
         if error is not None:
             self._awaited -= 1
             self._failed += 1
-            self._note_failure(message.topic(), message.partition(), error.code())
+            self._note_failure(message.topic(), message.partition(), error)
 
-    def _note_failure(self, topic: str, partition: int, code: int) -> None:
+    def _note_failure(self, topic: str, partition: int, error: KafkaError) -> None:
+        code = _OWN_CODES.get(error.code(), error.code())
+        if code < NONE and code != OVERDUE:
+            self.failure = self.failure or Failure(f"{topic}-{partition}", named(error))
         self.failure = self.failure or Failure.of(topic, partition, code, is_throttled=self._is_throttled)
 
     def _on_throttle(self, event: ThrottleEvent) -> None:

@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.brokers.clients import INTRODUCTION_S
-from pyspark_zkafka.brokers.librdkafka_errors import (
-    REFUSED_FOR_S,
-    UNKNOWN_TOPIC_CODES,
-    ErrorReports,
-    from_kafka,
-    kafka_errors,
-)
+from pyspark_zkafka.brokers.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ConnectionReports, broker_error
 from pyspark_zkafka.brokers.properties import CLIENT_DEFAULTS
 from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
+from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.retries import Deadline
@@ -53,29 +47,26 @@ _DEFAULTS: dict[str, Any] = {
 _UNLIMITED = {"queue.buffering.max.messages": 0, "queue.buffering.max.kbytes": 2_000_000_000}
 
 _HINTS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Write on the topic",
-    KafkaError.MSG_SIZE_TOO_LARGE: (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Write on the topic",
+    ErrorCode.MESSAGE_TOO_LARGE: (
         "kafka.message.max.bytes or the topic's max.message.bytes is smaller than the record, or with transport=librdkafka "
         "than kafka.batch.size"
     ),
-    KafkaError.RECORD_LIST_TOO_LARGE: (
+    ErrorCode.RECORD_LIST_TOO_LARGE: (
         "the topic's segment.bytes is smaller than the record, or with transport=librdkafka than kafka.batch.size"
     ),
     **dict.fromkeys(
-        (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
         "fewer replicas are in sync than the topic's min.insync.replicas",
     ),
-    **dict.fromkeys(
-        (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD),
-        "with cleanup.policy=compact, a topic takes only records with a key",
-    ),
-    KafkaError.INVALID_MSG: (
+    ErrorCode.INVALID_RECORD: "with cleanup.policy=compact, a topic takes only records with a key",
+    ErrorCode.CORRUPT_MESSAGE: (
         "before Kafka 2.4, this may be the answer to a record without a key, in a topic with cleanup.policy=compact"
     ),
-    KafkaError.INVALID_TIMESTAMP: (
+    ErrorCode.INVALID_TIMESTAMP: (
         "the topic's message.timestamp.before.max.ms or message.timestamp.after.max.ms does not allow the row's timestamp"
     ),
-    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
         "set kafka.enable.idempotence to false, or raise the topic's message.format.version to 0.11"
     ),
 }
@@ -88,6 +79,7 @@ _ADVANCE_S = 0.01
 _STALLED_S = 0.1
 _NO_PROGRESS = -1, 0.0
 _METADATA_TIMEOUT_S = 30.0
+_ANSWER_S = 1.0
 _CREATION_S = 10.0
 _MISSING_ANSWERS = 3
 _MISSING_PAUSE_S = 0.5
@@ -114,28 +106,25 @@ class Failure:
     overdue_topic: str | None = None
 
     @classmethod
-    def of(
-        cls, topic: str, partition: int, code: int, answer: int = KafkaError.NO_ERROR, *, is_throttled: bool = False
-    ) -> Failure:
-        """The failure with a code of librdkafka, whichever call reported it.
+    def of(cls, topic: str, partition: int, code: int, answer: int = NONE, *, is_throttled: bool = False) -> Failure:
+        """Return the failure of a record with the brokers' error code, or with `OVERDUE`.
 
-        `answer` is the error with which the brokers refused the last attempt before a time-out; `is_throttled` if a quota
-        has delayed requests.
+        `answer` is the error with which the brokers refused the last attempt before a time-out. `is_throttled` says that a
+        quota has delayed requests.
         """
-        cause = explained(code)
-        if answer != KafkaError.NO_ERROR:
-            cause += f"; the brokers refused the last attempt with {explained(answer)}"
-        overdue_topic = topic if code == KafkaError._MSG_TIMED_OUT else None
-        if overdue_topic is not None and is_throttled:
+        if code != OVERDUE:
+            return cls(f"{topic}-{partition}", _explained(code))
+        cause = "the brokers did not acknowledge the record within kafka.delivery.timeout.ms"
+        if answer != NONE:
+            cause += f"; they refused the last attempt with {_explained(answer)}"
+        if is_throttled:
             cause += f"; {_THROTTLED}"
-        return cls(f"{topic}-{partition}", cause, overdue_topic)
+        return cls(f"{topic}-{partition}", cause, topic)
 
 
-def explained(code: int) -> str:
-    """The name and text of a code of librdkafka, with a remedy if there is one."""
-    error = KafkaError(code)
-    hint = f"; {_HINTS[code]}" if code in _HINTS else ""
-    return f"{error.name()}: {error.str()}{hint}"
+def _explained(code: int) -> str:
+    hint = f"; {_HINTS[ErrorCode(code)]}" if code in _HINTS else ""
+    return f"{name_of(code)}{hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +145,8 @@ class Sender(Protocol):
     """Sends rows, and counts them as acknowledged or failed. Not thread-safe, not pickle-safe.
 
     Implemented by `pyspark_zkafka.records.direct.sender.DirectSender`, and by
-    `pyspark_zkafka.records.librdkafka_sender.MessageSender`. Each is open for its ``with`` block, and calls `note` with
-    errors of the whole client.
+    `pyspark_zkafka.records.librdkafka_sender.MessageSender`. Each is open for its ``with`` block, which raises ZKafkaError
+    if the client cannot be made.
     """
 
     def __enter__(self) -> Sender: ...
@@ -203,11 +192,21 @@ class Sender(Protocol):
     def failure(self) -> Failure | None:
         """The first failure."""
 
-    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        """Request the brokers' error for a topic, and the leader of each partition, -1 for none.
+    @property
+    def reports(self) -> ConnectionReports:
+        """Errors of connections and logins since the ``with`` block began."""
 
-        Raises KafkaException if no broker answers.
+    def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
+        """Request the brokers' error code for a topic, and the leader of each partition, -1 for none.
+
+        Raises BrokersUnavailable if no broker answers, and ClusterStateError (``REFUSED_BY_BROKER``) if brokers refuse the
+        login or the certificate.
         """
+
+
+def asking_for_partitions(topic: str) -> str:
+    """Describe the request for a topic's partitions, for the text of an error."""
+    return f"asking for the partitions of {topic}"
 
 
 def producer_properties(connection: ConnectionOptions, bootstrap_servers: str) -> dict[str, Any]:
@@ -230,7 +229,7 @@ class CountingProducer:
     def __init__(
         self,
         properties: Mapping[str, Any],
-        make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
+        make_sender: Callable[[Mapping[str, Any], QueueLimits], Sender],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         limits = QueueLimits()
@@ -241,16 +240,13 @@ class CountingProducer:
         self._properties = {**properties, **_UNLIMITED}
         self._make_sender = make_sender
         self._clock = clock
-        self._reports = ErrorReports(clock)
         self._handed_over = self._last_acknowledged = 0
         self._progress = _NO_PROGRESS  # a count of acknowledged records, and the time at which it was reached
         self._open: Sender | None = None
         self._known_partitions: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        sender = self._make_sender(self._properties, self._limits, self._reports)
-        with kafka_errors("making a producer"):
-            self._open = sender.__enter__()
+        self._open = self._make_sender(self._properties, self._limits).__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -325,23 +321,19 @@ class CountingProducer:
         creates = str(self._properties.get("allow.auto.create.topics")).lower() == "true"
         deadline = Deadline.after(_CREATION_S, self._clock)
         while True:
-            try:
-                error, leaders = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
-            except KafkaException as failure:
-                self._sender.poll(0)
-                raise self._reports.error(failure, f"asking for the partitions of {topic}") from failure
-            self._reports.answered()
+            code, leaders = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
+            self._sender.reports.answered()
             led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
-            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise from_kafka(error, f"asking for the partitions of {topic}")
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise broker_error(code, asking_for_partitions(topic))
             late = deadline.has_passed
             if led and (late or len(led) == len(leaders)):
                 return len(leaders), led
             if late and leaders:
                 raise NO_LEADER(f"No partition of {topic} has a leader. Start a broker that has a replica of it")
-            is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
+            is_unknown = code in UNKNOWN_TOPIC_CODES
             if late or (is_unknown and not creates):
-                reason = "" if error is None or is_unknown else f" ({error.name()}: {error.str()})"
+                reason = "" if code == NONE or is_unknown else f" ({name_of(code)})"
                 raise UNKNOWN_TOPIC(
                     f"The cluster has no topic {topic}, and does not create it automatically{reason}. "
                     "Create it, or correct the name",
@@ -351,7 +343,7 @@ class CountingProducer:
     def begin_request(self) -> None:
         """Handle earlier reports, which do not belong to the next request."""
         self._sender.poll(0)
-        self._reports.begin()
+        self._sender.reports.begin()
 
     @property
     def _sender(self) -> Sender:
@@ -385,8 +377,8 @@ class CountingProducer:
         first_answer = deadline.or_sooner(Deadline.after(_CREATION_S, self._clock))
         known = 0
         while not (deadline if known else first_answer).has_passed:
-            with suppress(KafkaException):  # the cause is reported when the records are not delivered
-                known = len(self._sender.leaders(topic, INTRODUCTION_S)[1])
+            with suppress(ZKafkaError):  # the cause is reported when the records are not delivered
+                known = len(self._sender.leaders(topic, _ANSWER_S)[1])
                 if not 0 < known < needed:
                     break
             self._sender.poll(0.2)
@@ -409,7 +401,7 @@ class CountingProducer:
         return DELIVERY_FAILED(
             f"{failure.partition}: {why}; of {self._handed_over} records handed over by this task "
             f"{acknowledged} were acknowledged and {failed} were not (last error of the connection: "
-            f"{self._reports.last or 'none'}). {self._remedy}",
+            f"{self._sender.reports.last or 'none'}). {self._remedy}",
             acknowledged=acknowledged,
             failed=failed,
             missing_topic=missing,
@@ -419,10 +411,9 @@ class CountingProducer:
         """True if the brokers do not know a topic. Asks several times, as a broker that is starting knows none."""
         if topic is None:
             return False
-        with suppress(KafkaException):
+        with suppress(ZKafkaError):
             for _ in range(_MISSING_ANSWERS):
-                error, _ = self._sender.leaders(topic, INTRODUCTION_S)
-                if error is None or error.code() not in UNKNOWN_TOPIC_CODES:
+                if self._sender.leaders(topic, _ANSWER_S)[0] not in UNKNOWN_TOPIC_CODES:
                     return False
                 self._sender.poll(_MISSING_PAUSE_S)
             return True
@@ -431,9 +422,9 @@ class CountingProducer:
     def _refusal(self) -> Failure | None:
         if (acknowledged := self.acknowledged) > self._last_acknowledged:
             self._last_acknowledged = acknowledged
-            self._reports.answered()
-            self._reports.begin()
-        refusal = self._reports.refusal("writing", REFUSED_FOR_S)
+            self._sender.reports.answered()
+            self._sender.reports.begin()
+        refusal = self._sender.reports.refusal("writing", REFUSED_FOR_S)
         return None if refusal is None else Failure("the brokers refuse", refusal.message)
 
     def _drop_queued(self) -> None:

@@ -9,14 +9,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from confluent_kafka import KafkaError, KafkaException
-
-from pyspark_zkafka.brokers.errors import connection_error
-from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, transaction_failed
-from pyspark_zkafka.conditions import TRANSACTION_TIMEOUT, UNUSABLE_KAFKA_PROPERTY
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.brokers.errors import REFUSED_FOR_S, connection_error
+from pyspark_zkafka.conditions import FENCED, TRANSACTION_FAILED, TRANSACTION_TIMEOUT, UNUSABLE_KAFKA_PROPERTY
+from pyspark_zkafka.errors import TransactionFailed, ZKafkaError
+from pyspark_zkafka.model.error_codes import ErrorCode, name_of
+from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.records.direct.settings import producer_settings_of
+from pyspark_zkafka.records.direct.transactions import FENCING, DirectTransactions, StepFailed
 from pyspark_zkafka.records.native.library import require
 from pyspark_zkafka.records.producer import CountingProducer, Failure, GroupOffset, QueueLimits, producer_properties
 from pyspark_zkafka.retries import Deadline
@@ -24,7 +24,6 @@ from pyspark_zkafka.wire.protocol import Unsupported
 
 if TYPE_CHECKING:
     from pyspark_zkafka.records.direct.sender import DirectSender
-    from pyspark_zkafka.records.direct.transactions import DirectTransactions
 
 _log = logging.getLogger(__name__)
 
@@ -34,14 +33,32 @@ _PAUSE_S = 0.05
 _CLOSING_S = 5.0
 _OF_ROWS = frozenset(
     {
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
+        OVERDUE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
     }
 )
 """Errors of rows, with which a transaction fails. The error of the rows has their cause and a remedy."""
+_REMEDIES: dict[int, str] = {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ACLs must allow Write and Describe on the transactional id {id}",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ACLs must allow Write on the topics written to, and Read on the ledger's topic",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: (
+        "the brokers have forgotten the transactional id {id}, which nobody used for transactional.id.expiration.ms; "
+        "write again"
+    ),
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: (
+        "set kafka.transaction.timeout.ms (now {timeout_ms}) to at most the brokers' transaction.max.timeout.ms"
+    ),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "raise the brokers' offset.metadata.max.bytes, which the ledger's entries exceed",
+    ErrorCode.UNSUPPORTED_VERSION: "transactions need brokers of version 0.11 or later",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "transactions need topics of message format 0.11 or later (log.message.format.version)"
+    ),
+}
+_REMEDY = "write again: the next attempt finds out by the ledger whether the rows were committed"
 _SETTING = "transaction.max.timeout.ms"
 _limits: dict[str, int | None] = {}
 """Limits by bootstrap servers."""
@@ -129,7 +146,7 @@ class TransactionalProducer(CountingProducer):
     def __init__(
         self,
         properties: Mapping[str, Any],
-        make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], DirectSender],
+        make_sender: Callable[[Mapping[str, Any], QueueLimits], DirectSender],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(properties, make_sender, clock)
@@ -171,7 +188,7 @@ class TransactionalProducer(CountingProducer):
         """Fence earlier producers with the id, and wait until their transactions are complete."""
         self._id = transactional_id
         self._complete("beginning to write", partial(self._transactions.init, transactional_id))
-        self._reports.answered()
+        self._sender.reports.answered()
 
     def renew(self) -> None:
         """Prepare a further transaction of the id."""
@@ -181,8 +198,8 @@ class TransactionalProducer(CountingProducer):
         """Begin a transaction, without a request. Raises TransactionFailed if the producer is known to be fenced."""
         try:
             self._transactions.begin()
-        except KafkaException as error:
-            raise self._failed(error.args[0], "beginning a transaction") from error
+        except StepFailed as error:
+            raise self._failed(error, "beginning a transaction") from error
         self._began_at = self._clock()
 
     def commit(self, offset: GroupOffset) -> None:
@@ -223,22 +240,38 @@ class TransactionalProducer(CountingProducer):
         while True:
             try:
                 return call(min(_SLICE_S, max(deadline.left_s, _PAUSE_S)))
-            except KafkaException as failed:
-                error: KafkaError = failed.args[0]
-                if not error.retriable() or deadline.has_passed:
-                    raise self._failed(error, doing) from failed
+            except StepFailed as error:
+                if not error.is_retriable or deadline.has_passed:
+                    raise self._failed(error, doing) from error
                 self._sender.poll(_PAUSE_S)
-                if (refusal := self._reports.refusal(doing, REFUSED_FOR_S)) is not None:
-                    raise refusal from failed
+                if (refusal := self._sender.reports.refusal(doing, REFUSED_FOR_S)) is not None:
+                    raise refusal from error
 
-    def _failed(self, error: KafkaError, doing: str) -> ZKafkaError:
-        elapsed_ms = None if self._began_at is None else int((self._clock() - self._began_at) * 1000)
-        return transaction_failed(error, doing, self._id, self.transaction_timeout_ms, elapsed_ms)
+    def _failed(self, error: StepFailed, doing: str) -> TransactionFailed:
+        """Our error for a failed step. `doing` describes the step."""
+        text, timeout_ms = f"{doing}: {error}", self.transaction_timeout_ms
+        parameters = {"transactional_id": self._id, "code": name_of(error.code)}
+        if error.code not in FENCING:
+            remedy = _REMEDIES.get(error.code, _REMEDY).format(id=self._id, timeout_ms=timeout_ms)
+            return TRANSACTION_FAILED(f"{text}; {remedy}", **parameters)
+        # Brokers return the same errors after another producer has taken the id, and after they have aborted the
+        # transaction.
+        elapsed_ms = 0 if self._began_at is None else int((self._clock() - self._began_at) * 1000)
+        is_overdue = elapsed_ms >= timeout_ms
+        reason = (
+            f"the transaction of {self._id} was begun {elapsed_ms} ms ago, and brokers abort one after {timeout_ms} ms; "
+            "write less in each task, or raise kafka.transaction.timeout.ms"
+            if is_overdue
+            else f"another producer has begun to write as {self._id}. Unless this attempt was committed before, its "
+            "rows never become visible. The other producer is a later attempt of the same task, or another query or job, "
+            "which then needs its own checkpoint or writerName"
+        )
+        return FENCED(f"{text}; {reason}", overdue=is_overdue, **parameters)
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
         """The record's error if it failed the transaction, or if the topic is missing; else the transaction's error."""
         cause = self._transactions.failure
         undelivered = super()._undelivered(failure)
-        if cause is None or cause.code() in _OF_ROWS or undelivered.parameters.get("missing_topic") is not None:
+        if cause is None or cause.code in _OF_ROWS or undelivered.parameters.get("missing_topic") is not None:
             return undelivered
         return self._failed(cause, f"writing to {failure.partition}")

@@ -182,7 +182,7 @@ def test_no_producer_of_another_kind(writing: Writing, second: str | None, kafka
 def test_no_producer_after_a_failure(writing: Writing) -> None:
     """A producer that failed to deliver a record is closed, and its counts do not affect the next task."""
     assert writing.write([0]) == 1
-    with pytest.raises(DeliveryFailed, match="MSG_SIZE_TOO_LARGE"):
+    with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
         writing.write([0], size_bytes=2_000_000)
     assert writing.write([1, 1]) == 2
     first, other = writing.clients

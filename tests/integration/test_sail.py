@@ -128,7 +128,7 @@ def test_streams(spark: SparkSession, brokers: dict[str, str], new_topic: NewTop
 def test_failed_rows(spark: SparkSession, brokers: dict[str, str], new_topic: NewTopic) -> None:
     """An error in a task names its condition, and the next write of the process works."""
     topic = new_topic(config={"max.message.bytes": "1000"})
-    with pytest.raises(Exception, match=r"DELIVERY_FAILED.*MSG_SIZE_TOO_LARGE"):
+    with pytest.raises(Exception, match=r"DELIVERY_FAILED.*MESSAGE_TOO_LARGE"):
         save(numbers(spark, 1, "repeat('x', 5000)"), {**brokers, "topic": topic})
     save(numbers(spark, 1), {**brokers, "topic": topic})
 

@@ -216,7 +216,7 @@ class TestRefused:
         """A record that the broker refuses fails the write, and the error has topic, partition, cause and counts."""
         topic = new_topic(config={"max.message.bytes": "1000"})
         frame = spark.createDataFrame([("x" * 5000,)], "value string")
-        with pytest.raises(Exception, match=rf"DELIVERY_FAILED.*{topic}-0: MSG_SIZE_TOO_LARGE.*were acknowledged"):
+        with pytest.raises(Exception, match=rf"DELIVERY_FAILED.*{topic}-0: MESSAGE_TOO_LARGE.*were acknowledged"):
             write(frame, topic=topic)
 
     @pytest.mark.parametrize(

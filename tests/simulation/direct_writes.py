@@ -64,7 +64,7 @@ class DirectSchedule:
         properties = {**self._properties, "bootstrap.servers": ""}
         with self._cluster as cluster:
             properties["bootstrap.servers"] = cluster.servers
-            with DirectSender(properties, self._limits, lambda error: None) as sender:
+            with DirectSender(properties, self._limits) as sender:
                 is_done = all(self._write(sender) for _ in range(self._random.randint(1, 3)))
         cluster.settle()
         self._check(is_done)

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 import pytest
-from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import transactions
 from pyspark_zkafka.records.direct.producer_messages import Answer, InitProducerId, Message
-from pyspark_zkafka.records.direct.transactions import DirectTransactions
+from pyspark_zkafka.records.direct.transactions import DirectTransactions, StepFailed
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.group_messages import Coordinator
 from tests.simulation.transacting import Attempt, Schedule
@@ -63,8 +62,8 @@ def take_time_outs_for_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def register_again_after_fencing(patch: pytest.MonkeyPatch) -> None:
-    def wrong(code: int) -> KafkaError:
-        return KafkaError(code, retriable=True)
+    def wrong(code: int) -> StepFailed:
+        return StepFailed(code, is_retriable=True)
 
     patch.setattr(transactions, "_fatal_or_abortable", wrong)
 

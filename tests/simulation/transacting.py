@@ -11,11 +11,9 @@ import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException
-
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import ProducerId
+from pyspark_zkafka.model.producing import OVERDUE, ProducerId
 from pyspark_zkafka.records.direct.producer_messages import (
     SECOND_PROTOCOL,
     AddOffsets,
@@ -26,7 +24,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     InitProducerId,
     Message,
 )
-from pyspark_zkafka.records.direct.transactions import DirectTransactions
+from pyspark_zkafka.records.direct.transactions import DirectTransactions, StepFailed
 from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.group_messages import GROUP, Coordinator
@@ -220,7 +218,7 @@ class Attempt:
         try:
             self._call(lambda timeout_s: self.transactions.init("x", timeout_s))
             return True
-        except KafkaException:
+        except StepFailed:
             return False
 
     def _write_once(self) -> bool:
@@ -230,14 +228,14 @@ class Attempt:
             for _ in range(self._world.random.randint(0, 4)):
                 self._write(written, self._world.random.choice(PARTITIONS))
             if self._world.random.random() < 0.15:
-                raise KafkaException(KafkaError(KafkaError._STATE))  # the task fails
+                raise StepFailed(NONE, "the task fails")
             offset = GroupOffset("g", OFFSETS.topic, 0, written.number, "")
             self._call(lambda timeout_s: self.transactions.commit_offset(offset, timeout_s))
             written.outcome = "failed in the commit"
             self._call(self.transactions.commit)
             written.outcome = "committed"
             return True
-        except KafkaException:
+        except StepFailed:
             if written.outcome == "open":
                 written.outcome = "failed before the commit"
                 self._abort()
@@ -273,7 +271,7 @@ class Attempt:
         """Send a row until it is acknowledged, as a sender does; brokers detect repeated batches by their sequences."""
         while partition not in self._registered:
             if not self.transactions.add_partitions([partition], 0.1) and (failure := self.transactions.failure):
-                raise KafkaException(failure)
+                raise failure
         epoch, is_written = self._producer.epoch, False
 
         def append() -> int:
@@ -295,23 +293,24 @@ class Attempt:
             if found is None:
                 self._is_uncertain = True
                 if self._world.random.random() < 0.2:
-                    raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+                    raise StepFailed(OVERDUE)
             elif found != CONCURRENT:
                 self._refusal = found
-                raise KafkaException(self.transactions.failure)
+                assert self.transactions.failure is not None
+                raise self.transactions.failure
 
     def _abort(self) -> None:
         try:
             self._call(self.transactions.abort)
-        except KafkaException:
+        except StepFailed:
             return
 
     def _call(self, call: Callable[[float], None]) -> None:
         for _ in range(200):
             try:
                 return call(1.0)
-            except KafkaException as error:
-                if not error.args[0].retriable():
+            except StepFailed as error:
+                if not error.is_retriable:
                     raise
         raise AssertionError("the coordinator never answers")
 

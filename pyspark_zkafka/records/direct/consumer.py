@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from pyspark_zkafka.brokers.errors import REFUSED_CODES, UNKNOWN_TOPIC_CODES, broker_error, connection_error
-from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
+from pyspark_zkafka.brokers.errors import UNKNOWN_TOPIC_CODES, broker_error, connection_error, explained
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import Poll, reading_watermarks
@@ -349,8 +349,7 @@ class Fetcher:
             self._unknown_since = now if self._unknown_since is None else self._unknown_since
             if now - self._unknown_since < self._client.propagation_s:
                 return
-        right = f"; {REFUSED_CODES[ErrorCode(code)]}" if code in REFUSED_CODES else ""
-        self._errors.note(f"{name_of(code)}{right}", is_gone=code in UNKNOWN_TOPIC_CODES)
+        self._errors.note(explained(code), is_gone=code in UNKNOWN_TOPIC_CODES)
 
     def _retry_later(self, backoff: Backoff) -> None:
         self._failures += 1

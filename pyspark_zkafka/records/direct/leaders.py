@@ -23,7 +23,7 @@ from pyspark_zkafka.records.direct.settings import ProduceSettings
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Buffer, Connection
-from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, TlsRefused, Unsupported
 
 _LATE_RESPONSE_S = 3.0
 REFUSED_PAUSE_S = 3.0
@@ -140,7 +140,7 @@ class LeaderConnections:
                 self.require_supported(found.connection)
                 self._failures.pop(broker, None)
             return done
-        except (ConnectionLost, MalformedResponse, LoginRefused) as error:
+        except (ConnectionLost, MalformedResponse, LoginRefused, TlsRefused) as error:
             self._lose(broker, error)
         except Unsupported as why:
             self.unsupported = why

@@ -7,14 +7,14 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES
-from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.brokers.errors import UNKNOWN_TOPIC_CODES, ConnectionReports, connection_error, explained
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import OVERDUE, RETRIABLE, Batch, ProducerId, Producing
 from pyspark_zkafka.model.rows import OutgoingBatch
@@ -26,17 +26,23 @@ from pyspark_zkafka.records.direct.producer_messages import (
 from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
-from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender
+from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender, asking_for_partitions
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Connection
 from pyspark_zkafka.wire.group_messages import TRANSACTION, Coordinator
 from pyspark_zkafka.wire.metadata_messages import Metadata, TopicMetadata
-from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, Request, Unsupported
+from pyspark_zkafka.wire.protocol import (
+    ConnectionLost,
+    LoginRefused,
+    MalformedResponse,
+    Request,
+    TlsRefused,
+    Unsupported,
+)
 
 _log = logging.getLogger(__name__)
 
-_TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 _SETUP_S = 3.0
 _METADATA_PAUSE_S = 0.1
 _ANSWERS_S = 0.3
@@ -56,10 +62,6 @@ _RETRIABLE_INIT = frozenset(
 _NO_TRANSACTIONS = InitProducerId(None, 0)
 
 
-def _code(failed: int) -> int:
-    return int(KafkaError._MSG_TIMED_OUT) if failed == OVERDUE else failed
-
-
 class DirectSender(Sender):
     """The `Sender` over the connections of the direct transport: idempotent, with acks=all.
 
@@ -72,13 +74,12 @@ class DirectSender(Sender):
         self,
         properties: Mapping[str, Any],
         limits: QueueLimits,
-        note: Callable[[KafkaError], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         settings, self._settings = producer_settings_of(properties)
         self._client = Client(settings, clock)
         self._limits = limits
-        self._note = note
+        self._reports = ConnectionReports(clock)
         self._real_clock = clock
         self._away_s = 0.0
         self._left_at: float | None = clock()
@@ -203,7 +204,7 @@ class DirectSender(Sender):
     @property
     def failure(self) -> Failure | None:
         if self._too_large is not None:
-            return Failure.of(*self._too_large.partition, _TOO_LARGE)
+            return Failure.of(*self._too_large.partition, ErrorCode.MESSAGE_TOO_LARGE)
         if self._connections.unsupported is not None:
             remedy = ". Set transport to librdkafka" if self._transactions is None else ""
             return Failure("the direct transport", f"{self._connections.unsupported}{remedy}")
@@ -212,17 +213,23 @@ class DirectSender(Sender):
             return self._failure_of_transaction()
         answer = failed.batch.answer if failed.code == OVERDUE else NONE
         throttled = self._connections.are_throttled
-        found = Failure.of(*failed.batch.partition, _code(failed.code), answer, is_throttled=throttled)
+        found = Failure.of(*failed.batch.partition, failed.code, answer, is_throttled=throttled)
         if not failed.batch.may_be_written:
             return found
         return Failure(found.partition, f"{found.cause}; the broker may have written the records", found.overdue_topic)
 
-    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        deadline = self._client.deadline(timeout_s)
+    @property
+    def reports(self) -> ConnectionReports:
+        return self._reports
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
+        doing, deadline = asking_for_partitions(topic), self._client.deadline(timeout_s)
+        failed: Exception = ConnectionLost("no response in time")
         while True:
             try:
                 found = self._client.metadata([topic], deadline, create=self._settings.creates_topics)
-            except (ConnectionLost, MalformedResponse, Unsupported) as error:
+            except (ConnectionLost, Unsupported) as error:
+                failed = error
                 self._report(error)
                 # Each attempt to log in counts towards a lock-out of the user.
                 pause_s = REFUSED_PAUSE_S if isinstance(error, LoginRefused) else _METADATA_PAUSE_S
@@ -232,9 +239,10 @@ class DirectSender(Sender):
                 self._take_over(topic, found)
                 described = found.topics[topic]
                 leaders = {n: state.leader for n, state in described.partitions.items()}
-                return (KafkaError(described.error) if described.error else None), leaders
+                return described.error, leaders
             if deadline.has_passed:
-                raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker answered"))
+                refusal = self._reports.refusal(doing)
+                raise refusal or connection_error(failed, doing, answered=self._reports.is_answered) from failed
 
     @property
     def transactions(self) -> DirectTransactions:
@@ -267,7 +275,7 @@ class DirectSender(Sender):
     def refusal(self) -> int:
         """The brokers' error for a refused batch; 0 if none was refused."""
         failed = self._producing.failed
-        return NONE if failed is None else int(_code(failed.code))
+        return NONE if failed is None else failed.code
 
     def _protocol(self) -> int:
         return 0 if self._transactions is None else self._transactions.protocol
@@ -304,7 +312,7 @@ class DirectSender(Sender):
         """The failure of a transaction that does not take the partitions of its rows."""
         error = None if self._transactions is None else self._transactions.failure
         missing = self._producing.unregistered()
-        return None if error is None or not missing else Failure.of(*missing[0], error.code())
+        return None if error is None or not missing else Failure.of(*missing[0], error.code)
 
     def _step(self, timeout_s: float) -> None:
         """Send all requests that may be sent, wait for an event, and take in responses."""
@@ -344,7 +352,7 @@ class DirectSender(Sender):
         except LoginRefused as error:
             self._ask_at = now + REFUSED_PAUSE_S
             self._report(error)
-        except (ConnectionLost, MalformedResponse) as error:
+        except (ConnectionLost, MalformedResponse, TlsRefused) as error:
             self._report(error)
         except Unsupported as why:
             self._connections.unsupported = why
@@ -366,7 +374,7 @@ class DirectSender(Sender):
             if partition.topic != topic:
                 continue
             if found.error == NONE:
-                code = NONE if partition.partition in found.partitions else int(KafkaError._UNKNOWN_PARTITION)
+                code: int = NONE if partition.partition in found.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 patience_s = _ANSWERS_S
             else:
                 code = found.error
@@ -388,10 +396,10 @@ class DirectSender(Sender):
         if error == NONE and producer is not None:
             self._producing.start(producer)
         elif error not in _RETRIABLE_INIT:
-            self._note(KafkaError(error))
-            raise Unsupported(f"a producer id was refused: {KafkaError(error).name()}")
+            self._reports.note(explained(error))
+            raise Unsupported(f"a producer id was refused: {name_of(error)}")
 
     def _report(self, error: Exception) -> None:
         _log.debug("A broker cannot be reached: %s", error)
-        code = KafkaError._AUTHENTICATION if isinstance(error, LoginRefused) else KafkaError._TRANSPORT
-        self._note(KafkaError(code, str(error)))
+        refused = isinstance(error, (LoginRefused, TlsRefused))
+        self._reports.note(str(error), partial(connection_error, error) if refused else None)

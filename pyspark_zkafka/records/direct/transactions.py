@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException
-
-from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S
@@ -52,12 +50,10 @@ from pyspark_zkafka.wire.protocol import (
     LoginRefused,
     MalformedResponse,
     Request,
+    TlsRefused,
     Unsupported,
     answer_of,
 )
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.records.direct.sender import DirectSender
 
 _MOVED = frozenset(
     {
@@ -80,11 +76,42 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _DRAIN_S = 5.0
 
 
-class DirectTransactions:
-    """Transactions over coordinators. `sender` sends the rows.
+class StepFailed(Exception):
+    """A step of a transaction that failed, with the brokers' error code.
 
-    Each call raises KafkaException. The error is fatal, retriable (repeat the call to continue), or requires an abort
-    (``txn_requires_abort``).
+    If it `is_retriable`, repeat the step to continue. If it `is_fatal`, the producer cannot be used again, and brokers end
+    its transaction. After any other error, the transaction must be aborted.
+    """
+
+    def __init__(self, code: int, text: str = "", *, is_retriable: bool = False, is_fatal: bool = False) -> None:
+        super().__init__(f"{name_of(code)}: {text}" if text else name_of(code))
+        self.code = code
+        self.is_retriable = is_retriable
+        self.is_fatal = is_fatal
+
+
+class RowSender(Protocol):
+    """Sends the rows of a transaction, and is told the producer's id and the transaction's partitions."""
+
+    def start(self, transactional_id: str, producer: ProducerId) -> None:
+        """Send the next batches with these ids and this epoch, from sequence 0."""
+
+    def register(self, partitions: Collection[TopicPartition]) -> None:
+        """Allow the batches of these partitions to be sent until the transaction ends."""
+
+    def end_transaction(self) -> None:
+        """Forget the registered partitions."""
+
+    def drain(self, timeout_s: float) -> bool:
+        """Drop unsent rows, and wait for the others. False if brokers may still write rows that were sent."""
+
+    @property
+    def refusal(self) -> int:
+        """The brokers' error for a refused batch, `OVERDUE` for a late one; 0 if none failed."""
+
+
+class DirectTransactions:
+    """Transactions over coordinators. `sender` sends the rows. Each call raises StepFailed.
 
     Once the transaction must be aborted, or another producer has fenced this one, `init`, `begin`, `commit_offset` and
     `commit` raise that error again.
@@ -108,7 +135,7 @@ class DirectTransactions:
         self,
         timeout_ms: int,
         coordinators: CoordinatorConnections,
-        sender: DirectSender,
+        sender: RowSender,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -120,20 +147,20 @@ class DirectTransactions:
         self._clock = clock
         self._sleep = sleep
         self._producer: ProducerId | None = None
-        self._failure: KafkaError | None = None
+        self._failure: StepFailed | None = None
         self._is_open = False
         self._is_known_to_brokers = False  # whether they have a partition, or may have an offset, of the transaction
         self._added_group: str | None = None
         self._offset_may_follow = False
         self._asked: Message | None = None
-        self._last_code = int(KafkaError._TIMED_OUT)  # of the message that is being asked
+        self._last_code = int(ErrorCode.REQUEST_TIMED_OUT)  # of the message that is being asked
         self.protocol = 0
 
     def init(self, transactional_id: str, timeout_s: float) -> None:
         """Fence the earlier producers of an id, and wait until their transactions are complete."""
         self._raise_failure()
         if self._is_open:
-            raise KafkaException(KafkaError(KafkaError._STATE, "a transaction is open"))
+            raise RuntimeError("a transaction is open")
         self._id, self._coordinator = transactional_id, Coordinator(transactional_id, TRANSACTION)
         answer = self._ask(self._coordinator, InitProducerId(self._id, self._timeout_ms), timeout_s)
         self._start(answer)
@@ -142,7 +169,7 @@ class DirectTransactions:
         """Begin a transaction, without a request."""
         self._raise_failure()
         if self._is_open or self._producer is None:
-            raise KafkaException(KafkaError(KafkaError._STATE, "a transaction is open, or the id is not registered"))
+            raise RuntimeError("a transaction is open, or the id is not registered")
         self._is_open = True
         self.protocol = self._coordinators.protocol
 
@@ -157,16 +184,16 @@ class DirectTransactions:
             message = AddPartitions(self._id, self._known_producer(), tuple(sorted(partitions)))
             try:
                 self._ask(self._coordinator, message, timeout_s)
-            except KafkaException as error:
-                if error.args[0].fatal():  # the coordinator cannot be used: repetitions would connect again and again
-                    self._failure = error.args[0]
+            except StepFailed as error:
+                if error.is_fatal:  # the coordinator cannot be used: repetitions would connect again and again
+                    self._failure = error
                 return False
         self._is_known_to_brokers = True
         self._sender.register(partitions)
         return True
 
     @property
-    def failure(self) -> KafkaError | None:
+    def failure(self) -> StepFailed | None:
         """The error that has failed the transaction."""
         if self._failure is None and (code := self._sender.refusal) != NONE:
             self._failure = _fatal_or_abortable(code)
@@ -183,8 +210,8 @@ class DirectTransactions:
         self._offset_may_follow = True
         try:
             self._ask(Coordinator(offset.group, GROUP), CommitOffset(self._id, producer, offset), deadline.left_s)
-        except KafkaException as error:
-            self._offset_may_follow = bool(error.args[0].retriable())
+        except StepFailed as error:
+            self._offset_may_follow = error.is_retriable
             raise
         self._offset_may_follow = False
 
@@ -200,9 +227,9 @@ class DirectTransactions:
             # A batch or an offset written after the marker of this abort would open a transaction without an end. With
             # KIP-890, the abort changes the epoch.
             text = "brokers may still write rows of the transaction; they abort it when the id is used again or times out"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
-        if self._failure is not None and self._failure.fatal():
-            raise KafkaException(self._failure)
+            raise StepFailed(ErrorCode.REQUEST_TIMED_OUT, text)
+        if self._failure is not None and self._failure.is_fatal:
+            raise self._failure
         self._end(False, timeout_s)
 
     def _end(self, commit: bool, timeout_s: float) -> None:
@@ -226,13 +253,13 @@ class DirectTransactions:
 
     def _raise_failure(self) -> None:
         if (failure := self.failure) is not None:
-            raise KafkaException(failure)
+            raise failure
 
     def _ask(self, coordinator: Coordinator, message: Message, timeout_s: float) -> Answer:
-        """Ask until there is a definite answer. Raises KafkaException: retriable at the deadline, else for a refusal."""
+        """Ask until there is a definite answer. Raises StepFailed: retriable at the deadline, else for a refusal."""
         deadline, pause_s = Deadline.after(timeout_s, self._clock), _FIRST_PAUSE_S
         if message != self._asked:
-            self._asked, self._last_code = message, KafkaError._TIMED_OUT
+            self._asked, self._last_code = message, ErrorCode.REQUEST_TIMED_OUT
         while True:
             answer = self._coordinators.ask(coordinator, message, self.protocol, deadline)
             if answer is not None:
@@ -240,22 +267,19 @@ class DirectTransactions:
                     return answer
                 if answer.error not in _RETRIABLE:
                     self._failure = _fatal_or_abortable(answer.error)
-                    raise KafkaException(self._failure)
+                    raise self._failure
                 self._last_code = answer.error
                 if answer.error in _MOVED:
                     self._coordinators.forget(coordinator)
             if deadline.has_passed:
-                text = f"{message.api.name} to the coordinator of {coordinator.key}: {KafkaError(self._last_code).str()}"
-                raise KafkaException(KafkaError(self._last_code, text, retriable=True))
+                text = f"{message.api.name} to the coordinator of {coordinator.key}"
+                raise StepFailed(self._last_code, text, is_retriable=True)
             self._sleep(min(pause_s, deadline.left_s))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _fatal_or_abortable(code: int) -> KafkaError:
-    if code in FENCING:
-        known = KafkaError(code)
-        return KafkaError(KafkaError._FENCED, f"{known.name()}: {known.str()}", fatal=True)
-    return KafkaError(code, txn_requires_abort=True)
+def _fatal_or_abortable(code: int) -> StepFailed:
+    return StepFailed(code, is_fatal=code in FENCING)
 
 
 class CoordinatorConnections:
@@ -337,11 +361,11 @@ class CoordinatorConnections:
         except LoginRefused as error:
             self._ask_at = self._client.clock() + REFUSED_PAUSE_S
             self._note(error)
-        except (ConnectionLost, MalformedResponse) as error:
+        except (ConnectionLost, MalformedResponse, TlsRefused) as error:
             self._failures += 1
             self._note(error)
         except Unsupported as why:
-            raise KafkaException(KafkaError(KafkaError._UNSUPPORTED_FEATURE, str(why), fatal=True)) from why
+            raise StepFailed(ErrorCode.UNSUPPORTED_VERSION, str(why), is_fatal=True) from why
         self.forget(coordinator)
         return None
 

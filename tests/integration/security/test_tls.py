@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S
+from pyspark_zkafka.brokers.errors import REFUSED_FOR_S
 from pyspark_zkafka.errors import ClusterStateError, OptionError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST

@@ -7,7 +7,7 @@ import re
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_kafka, transaction_failed
+from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_kafka
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
 from tests.support.cases import each
 
@@ -260,46 +260,3 @@ def test_a_refused_certificate() -> None:
     error = from_kafka(KafkaError(KafkaError._TRANSPORT, text), "requesting metadata")
     assert error.condition == "REFUSED_BY_BROKER"
     assert "alert number 42); check kafka.ssl.*: the authorities, the client's certificate" in error.message
-
-
-YOUNG = ("zkafka-q-3", 300_000, 299_999)
-OLD = ("zkafka-q-3", 300_000, 300_000)
-NOT_BEGUN = ("zkafka-q-3", 300_000, None)
-
-
-@each("transaction", [YOUNG, NOT_BEGUN])
-def test_fenced_by_another(transaction: tuple[str, int, int | None]) -> None:
-    """A transaction fenced before its time-out was fenced by another producer, and the error names its id."""
-    error = transaction_failed(KafkaError(KafkaError._FENCED), "committing", *transaction)
-    assert (error.condition, error.parameters["overdue"]) == ("FENCED", False)
-    assert "another producer has begun to write as zkafka-q-3" in error.message
-
-
-def test_timed_out() -> None:
-    """A transaction fenced after its time-out was ended by brokers, and the error names the option to raise."""
-    error = transaction_failed(KafkaError(KafkaError._FENCED), "committing", *OLD)
-    assert (error.condition, error.parameters["overdue"]) == ("FENCED", True)
-    assert "begun 300000 ms ago" in error.message
-    assert "raise kafka.transaction.timeout.ms" in error.message
-
-
-@each(
-    ("code", "remedy"),
-    [
-        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Write and Describe on the transactional id zkafka-q-3"),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, "an ACL must allow Read on the group"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Write on the topics written to, and Read on the ledger's topic"),
-        (KafkaError.INVALID_PRODUCER_ID_MAPPING, "transactional.id.expiration.ms; write again"),
-        (KafkaError.INVALID_TRANSACTION_TIMEOUT, "(now 300000) to at most the brokers' transaction.max.timeout.ms"),
-        (KafkaError._UNSUPPORTED_FEATURE, "brokers of version 0.11 or later"),
-        (KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT, "topics of message format 0.11 or later (log.message.format.version)"),
-        (KafkaError._TIMED_OUT, "finds out by the ledger whether the rows were committed"),
-    ],
-)
-def test_remedies(code: int, remedy: str) -> None:
-    """An error has the name and text of the cause, the action, and a remedy."""
-    error = transaction_failed(KafkaError(code, "quoted"), "committing a transaction", *YOUNG)
-    assert error.condition == "TRANSACTION_FAILED"
-    assert error.message.startswith(f"committing a transaction: {KafkaError(code).name()} (quoted); ")
-    assert error.message.endswith(remedy)
-    assert error.parameters == {"transactional_id": "zkafka-q-3", "code": KafkaError(code).name()}

@@ -91,7 +91,7 @@ def require_usable(kafka: Mapping[str, Any]) -> None:
 def test_sizes_of_a_write() -> None:
     """A producer may receive little, as it fetches nothing; so may the client that commits its group's offsets."""
     options = connection("write", **{"receive.message.max.bytes": "2000000", "max.request.size": "100000000"})
-    with MessageSender(producer_properties(options, UNREACHABLE), QueueLimits(), print):
+    with MessageSender(producer_properties(options, UNREACHABLE), QueueLimits()):
         pass
     require_usable(options.kafka)
 
@@ -111,7 +111,7 @@ def test_largest_row(
 ) -> None:
     """A row may have 1 MiB, as with Java's producer, unless the user sets another limit."""
     monkeypatch.setattr(librdkafka_sender, "INTRODUCTION_S", 0.01)  # no broker answers
-    with make(producer_properties(connection("write", **properties), UNREACHABLE), QueueLimits(), print) as sender:
+    with make(producer_properties(connection("write", **properties), UNREACHABLE), QueueLimits()) as sender:
         sender.add(OutgoingBatch("t", pa.array([bytes(size)]), None, None, None, None), np.zeros(1, np.int32))
         sender.advance(0)
         sender.flush(0)
@@ -175,7 +175,7 @@ def test_short_delivery_times(name: str) -> None:
     """A short delivery time-out also shortens linger.ms, in any spelling, and a client accepts both."""
     properties = producer_properties(connection("write", **{name: "500"}), UNREACHABLE)
     assert properties["linger.ms"] < 500
-    with MessageSender(properties, QueueLimits(), print):
+    with MessageSender(properties, QueueLimits()):
         pass
 
 
@@ -184,7 +184,7 @@ def test_linger_beyond_the_default_delivery_time() -> None:
     with pytest.raises(OptionError, match=r"`message\.timeout\.ms` must be greater than `linger\.ms`"):
         connection("write", **{"linger.ms": "120000"})
     longer = connection("write", **{"linger.ms": "119999"})
-    with MessageSender(producer_properties(longer, UNREACHABLE), QueueLimits(), print):
+    with MessageSender(producer_properties(longer, UNREACHABLE), QueueLimits()):
         pass
 
 

@@ -38,14 +38,14 @@ def test_lines_of_the_log_are_no_records() -> None:
 
 def test_lines_of_the_log_are_not_queued() -> None:
     """Only records count as queued."""
-    with MessageSender(TALKATIVE, QueueLimits(), print) as sender:
+    with MessageSender(TALKATIVE, QueueLimits()) as sender:
         sender.leaders("t", 10)
         assert sender.queued == 0
 
 
 def test_records_that_fail_beside_lines_of_the_log() -> None:
     """Records that were given up count as failed and not as acknowledged, among lines of the log."""
-    with MessageSender(TALKATIVE, QueueLimits(), print) as sender:
+    with MessageSender(TALKATIVE, QueueLimits()) as sender:
         sender.begin()
         sender.leaders("t", 10)
         sender.add(rows(100), partitions(100))

@@ -33,7 +33,7 @@ def add(sender: MessageSender, *values: bytes) -> None:
 @pytest.fixture
 def sender() -> Iterator[MessageSender]:
     """A sender with room for two megabytes, and a queued record of almost one megabyte."""
-    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(1_000, 2_000_000), ignore) as opened:
+    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(1_000, 2_000_000)) as opened:
         add(opened, b"x" * 900_000)
         assert opened.advance(0)
         assert opened.queued == 1
@@ -68,7 +68,7 @@ def large_rows(column: str) -> OutgoingBatch:
 @pytest.mark.parametrize("column", ["value", "key", "headers"])
 def test_all_that_is_sent_takes_room(column: str) -> None:
     """Keys and headers count towards the limit of bytes, like values."""
-    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000), ignore) as sender:
+    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000)) as sender:
         sender.add(large_rows(column), np.zeros(10_000, np.int32))
         assert not sender.advance(0)
         assert 0 < sender.queued <= MOST_QUEUED
@@ -80,7 +80,7 @@ def test_all_that_is_sent_takes_room(column: str) -> None:
 def test_all_that_is_encoded_takes_room(column: str) -> None:
     """With the direct transport, keys and headers count too; batches exceed the limit by at most one batch."""
     limits = QueueLimits(size_bytes=1_000_000)
-    with DirectSender({"bootstrap.servers": "127.0.0.1:1", "batch.size": 50_000}, limits, ignore) as sender:
+    with DirectSender({"bootstrap.servers": "127.0.0.1:1", "batch.size": 50_000}, limits) as sender:
         sender.add(large_rows(column), np.zeros(10_000, np.int32))
         assert not any(sender.advance(0) for _ in range(20))
         assert 900_000 < sender._producing.queued_bytes + sender._encoder.open_bytes <= 1_100_000
@@ -118,7 +118,7 @@ def test_throttled_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
         partition = staticmethod(lambda: 0)
 
     monkeypatch.setattr(librdkafka_sender, "Producer", make)
-    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(), ignore) as sender:
+    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits()) as sender:
         for is_throttled in (True, False):
             sender.begin()
             if is_throttled:
@@ -151,12 +151,11 @@ class FailingProducer:
 @pytest.mark.parametrize("call", [MessageSender.poll, MessageSender.flush])
 def test_a_fatal_error_is_a_failure(call: Callable[[MessageSender, float], None]) -> None:
     """A fatal error that confluent-kafka raises is recorded, and fails records without delivery reports."""
-    noted: list[KafkaError] = []
-    sender = MessageSender({}, QueueLimits(), noted.append)
+    sender = MessageSender({}, QueueLimits())
     sender._open = FailingProducer()
     call(sender, 0)
     assert sender.failure == Failure("the client failed", "_FENCED: fenced")
-    assert [error.fatal() for error in noted] == [True]
+    assert sender.reports.last == "_FENCED: fenced"
 
 
 def test_other_system_errors() -> None:
@@ -166,7 +165,7 @@ def test_other_system_errors() -> None:
         def poll(self, timeout_s: float) -> int:
             raise SystemError("returned a result with an exception set") from ValueError()
 
-    sender = MessageSender({}, QueueLimits(), ignore)
+    sender = MessageSender({}, QueueLimits())
     sender._open = Broken()
     with pytest.raises(SystemError, match="exception set"):
         sender.poll(0)

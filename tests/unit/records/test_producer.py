@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.brokers.errors import ConnectionReports, connection_error
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DeliveryFailed, UnknownTopic
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.producer import CountingProducer, Failure, QueueLimits, Sender, producer_properties
+from pyspark_zkafka.wire.protocol import LoginRefused
 
-REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
-TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed to get metadata: Local: Timed out"))
+REFUSED = LoginRefused("b:1: Authentication failed")
 
 
 class Clock:
@@ -32,20 +36,20 @@ class Clock:
 class FakeSender:
     """A `Sender` whose brokers acknowledge at once, unless they are `silent`; each poll takes 0.2 seconds.
 
-    Events in `reported` wait in librdkafka's queue, and are delivered by the next poll.
+    The next poll notes the refusals in `refusals`. `is_out_of_reach` makes requests for leaders fail.
     """
 
-    def __init__(self, clock: Clock, note: Callable[[KafkaError], None], partitions: int) -> None:
+    def __init__(self, clock: Clock, partitions: int) -> None:
         self._clock = clock
-        self._note = note
+        self.reports = ConnectionReports(clock)
         self._partitions = partitions
         self._handed_over = self._acknowledged = 0
         self.silent = False
-        self.reported: list[KafkaError] = []
-        self.trouble: KafkaException | None = None
-        self.error_of_topics: KafkaError | None = None
-        self.answers: list[KafkaError | None] = []
-        self.refused_when_asked: list[KafkaError] = []
+        self.refusals: list[LoginRefused] = []
+        self.is_out_of_reach = False
+        self.error_of_topics: int = NONE
+        self.answers: list[int] = []
+        self.refused_when_asked: list[LoginRefused] = []
         self.is_moving = False
         self.failure: Failure | None = None
 
@@ -68,9 +72,9 @@ class FakeSender:
         self._clock.now += 0.2
         if not self.silent:
             self._acknowledged = self._handed_over
-        reported, self.reported = self.reported, []
-        for error in reported:
-            self._note(error)
+        refusals, self.refusals = self.refusals, []
+        for refusal in refusals:
+            self.reports.note(str(refusal), partial(connection_error, refusal))
 
     def flush(self, timeout_s: float) -> None:
         self.poll(timeout_s)
@@ -86,11 +90,12 @@ class FakeSender:
     def acknowledged(self) -> int:
         return self._acknowledged
 
-    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        self.reported += self.refused_when_asked
+    def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
+        self.refusals += self.refused_when_asked
         self.refused_when_asked = []
-        if self.trouble is not None:
-            raise self.trouble
+        if self.is_out_of_reach:
+            self.poll(0)
+            raise self.reports.refusal("asking") or BROKERS_UNAVAILABLE("no broker answered")
         error = self.answers.pop(0) if self.answers else self.error_of_topics
         return error, dict.fromkeys(range(self._partitions), 0)
 
@@ -102,8 +107,8 @@ def opened(clock: Clock, partitions: int = 1, **kafka: str) -> Iterator[tuple[Co
     properties = producer_properties(parse_connection(options, "write"), "b:1")
     senders: list[FakeSender] = []
 
-    def make(properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> FakeSender:
-        senders.append(FakeSender(clock, note, partitions))
+    def make(properties: Mapping[str, Any], limits: QueueLimits) -> FakeSender:
+        senders.append(FakeSender(clock, partitions))
         return senders[0]
 
     with CountingProducer(properties, make, clock) as producer:
@@ -129,39 +134,38 @@ def test_the_protocol_has_no_constructor() -> None:
     ("code", "cause", "overdue_topic"),
     [
         (
-            KafkaError.MSG_SIZE_TOO_LARGE,
-            "MSG_SIZE_TOO_LARGE: Broker: Message size too large; kafka.message.max.bytes or the topic's max.message.bytes "
+            ErrorCode.MESSAGE_TOO_LARGE,
+            "MESSAGE_TOO_LARGE; kafka.message.max.bytes or the topic's max.message.bytes "
             "is smaller than the record, or with transport=librdkafka than kafka.batch.size",
             None,
         ),
-        (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out", "orders"),
+        (OVERDUE, "the brokers did not acknowledge the record within kafka.delivery.timeout.ms", "orders"),
         (
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed; an ACL must allow Write on the topic",
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "TOPIC_AUTHORIZATION_FAILED; an ACL must allow Write on the topic",
             None,
         ),
         (
-            KafkaError.INVALID_RECORD,
-            "INVALID_RECORD: Broker: Broker failed to validate record; with cleanup.policy=compact, a topic takes only "
-            "records with a key",
+            ErrorCode.INVALID_RECORD,
+            "INVALID_RECORD; with cleanup.policy=compact, a topic takes only records with a key",
             None,
         ),
         (
-            KafkaError.INVALID_TIMESTAMP,
-            "INVALID_TIMESTAMP: Broker: Invalid timestamp; the topic's message.timestamp.before.max.ms or "
+            ErrorCode.INVALID_TIMESTAMP,
+            "INVALID_TIMESTAMP; the topic's message.timestamp.before.max.ms or "
             "message.timestamp.after.max.ms does not allow the row's timestamp",
             None,
         ),
         (
-            KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            "UNSUPPORTED_FOR_MESSAGE_FORMAT: Broker: Message format on broker does not support request; set "
-            "kafka.enable.idempotence to false, or raise the topic's message.format.version to 0.11",
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            "UNSUPPORTED_FOR_MESSAGE_FORMAT; set kafka.enable.idempotence to false, or raise the topic's "
+            "message.format.version to 0.11",
             None,
         ),
     ],
 )
 def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:
-    """A failure names the partition and librdkafka's error, the right or limit to change, and a late record's topic."""
+    """A failure names the partition and Kafka's error, the right or limit to change, and a late record's topic."""
     assert Failure.of("orders", 3, code) == Failure("orders-3", cause, overdue_topic)
 
 
@@ -170,7 +174,7 @@ def test_a_refusal_before_this_task_is_forgotten(clock: Clock) -> None:
     with opened(clock) as (producer, sender):
         with producer.counting():
             send(producer)
-        sender.reported.append(REFUSED)
+        sender.refusals.append(REFUSED)
         clock.now += 60
         with producer.counting():
             send(producer)
@@ -180,9 +184,9 @@ def test_a_refusal_before_this_task_is_forgotten(clock: Clock) -> None:
 
 
 def test_acknowledgements_end_a_refusal(clock: Clock) -> None:
-    """A task with acknowledged records survives a failed handshake that librdkafka repeats successfully."""
+    """A task with acknowledged records survives a failed handshake."""
     with opened(clock) as (producer, sender), producer.counting():
-        sender.reported.append(REFUSED)
+        sender.refusals.append(REFUSED)
         for _ in range(20):
             send(producer)
     assert clock.now > 102
@@ -192,7 +196,7 @@ def test_a_refusal_without_acknowledgements(clock: Clock) -> None:
     """A task fails with a refusal if nothing is acknowledged for two seconds after it."""
     with opened(clock) as (producer, sender):
         sender.silent = True
-        sender.reported.append(REFUSED)
+        sender.refusals.append(REFUSED)
         with pytest.raises(DeliveryFailed, match=r"the brokers refuse.*Authentication failed"), producer.counting():
             send(producer)
         assert clock.now < 130
@@ -202,7 +206,7 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
     """An unanswered request for partitions fails with the refusal that was reported during it."""
     with opened(clock) as (producer, sender):
         producer.partitions_of("t")
-        sender.trouble = TIMED_OUT
+        sender.is_out_of_reach = True
         with pytest.raises(BrokersUnavailable):
             producer.partitions_of("t")
         sender.refused_when_asked.append(REFUSED)
@@ -215,8 +219,8 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
 def test_a_topic_that_cannot_be_created(clock: Clock) -> None:
     """If brokers try to create a topic and fail, the error has their reason."""
     with opened(clock) as (producer, sender):
-        sender._partitions, sender.error_of_topics = 0, KafkaError(KafkaError.INVALID_REPLICATION_FACTOR)
-        with pytest.raises(UnknownTopic, match=r"does not create it automatically \(INVALID_REPLICATION_FACTOR: .*\)\."):
+        sender._partitions, sender.error_of_topics = 0, ErrorCode.INVALID_REPLICATION_FACTOR
+        with pytest.raises(UnknownTopic, match=r"does not create it automatically \(INVALID_REPLICATION_FACTOR\)\."):
             producer.partitions_of("t")
 
 
@@ -224,7 +228,7 @@ def test_a_topic_that_an_acl_hides(clock: Clock) -> None:
     """A topic that the user may not see is not reported as missing, and not after a wait."""
     with opened(clock) as (producer, sender):
         begin = clock.now
-        sender.answers = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+        sender.answers = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         with pytest.raises(
             ClusterStateError,
             match=r"REFUSED_BY_BROKER.*partitions of t: .*Write or Describe on the topic, Create to make",
@@ -236,31 +240,28 @@ def test_a_topic_that_an_acl_hides(clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (None, "Message timed out; of "),
-        (
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
-            "Message timed out, and the brokers have no topic t; of ",
-        ),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Message timed out; of "),
+        (NONE, "; of "),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ", and the brokers have no topic t; of "),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "; of "),
     ],
 )
-def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int | None, cause: str) -> None:
+def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int, cause: str) -> None:
     """Records for a missing topic time out like records for silent brokers, but with another error."""
     with opened(clock) as (producer, sender):
-        sender.error_of_topics = None if error is None else KafkaError(error)
-        sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
+        sender.error_of_topics = error
+        sender.failure = Failure.of("t", 0, OVERDUE)
         with pytest.raises(DeliveryFailed) as caught, producer.counting():
             send(producer)
-    assert f"t-0: _MSG_TIMED_OUT: Local: {cause}" in str(caught.value)
+    assert f"t-0: the brokers did not acknowledge the record within kafka.delivery.timeout.ms{cause}" in str(caught.value)
 
 
 def test_a_broker_that_is_starting(clock: Clock) -> None:
     """A topic counts as missing only after several responses, since a starting broker knows no topics."""
     with opened(clock) as (producer, sender):
         # Two requests precede the failure.
-        sender.answers = [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)] * 3 + [None]
-        sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
-        with pytest.raises(DeliveryFailed, match="Message timed out; of") as caught, producer.counting():
+        sender.answers = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3 + [NONE]
+        sender.failure = Failure.of("t", 0, OVERDUE)
+        with pytest.raises(DeliveryFailed, match=r"delivery\.timeout\.ms; of") as caught, producer.counting():
             send(producer)
         assert caught.value.parameters["missing_topic"] is None
         assert sender.answers == []
@@ -278,18 +279,18 @@ def test_partitions_are_waited_for_as_long_as_a_delivery(clock: Clock, name: str
 def test_a_request_for_partitions_that_fails(clock: Clock) -> None:
     """A failed request does not end the wait for partitions, and a refusal does."""
     with opened(clock, partitions=5) as (producer, sender):
-        sender.trouble = TIMED_OUT
+        sender.is_out_of_reach = True
 
         def recover(timeout_s: float, poll: Callable[[float], None] = sender.poll) -> None:
             poll(timeout_s)
-            sender.trouble = None if 105 < clock.now < 110 or clock.now > 115 else TIMED_OUT
+            sender.is_out_of_reach = not (105 < clock.now < 110 or clock.now > 115)
             sender._partitions = 5 if clock.now < 120 else 6
 
         sender.poll = recover  # type: ignore[method-assign]
         with producer.counting():
             send(producer, 5)
         assert clock.now >= 120
-        sender.trouble, sender.silent = TIMED_OUT, True
+        sender.is_out_of_reach = sender.silent = True
         sender.poll = lambda timeout_s: FakeSender.poll(sender, timeout_s)  # type: ignore[method-assign]
         sender.refused_when_asked.append(REFUSED)
         with pytest.raises(DeliveryFailed, match=r"the brokers refuse.*Authentication failed"), producer.counting():

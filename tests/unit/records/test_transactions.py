@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.brokers.errors import ConnectionReports, connection_error
 from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, OptionError, TransactionFailed
+from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records import transactions
+from pyspark_zkafka.records.direct.transactions import StepFailed
 from pyspark_zkafka.records.producer import Failure, GroupOffset
 from pyspark_zkafka.records.transactions import (
     TransactionalProducer,
     require_transaction_timeout,
     transactional_properties,
 )
+from pyspark_zkafka.wire.protocol import LoginRefused
 
 ID = "zkafka-q-0"
-REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
-WAITING = KafkaError(KafkaError._TIMED_OUT, "not yet", retriable=True)
-FENCED = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
+REFUSED = LoginRefused("b:1: Authentication failed")
+WAITING = StepFailed(ErrorCode.REQUEST_TIMED_OUT, "not yet", is_retriable=True)
+FENCED = StepFailed(ErrorCode.PRODUCER_FENCED, is_fatal=True)
 
 
 class Clock:
@@ -39,13 +43,13 @@ class Clock:
 class Client:
     """A `DirectSender` without rows. Each call of its transactions takes a second, and raises the next of its `errors`."""
 
-    def __init__(self, clock: Clock, note: Callable[[KafkaError], None]) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._note = note
+        self.reports = ConnectionReports(clock)
         self.calls: list[str] = []
         self.offsets: list[GroupOffset] = []
-        self.errors: dict[str, list[KafkaError]] = {}
-        self.reported: list[KafkaError] = []
+        self.errors: dict[str, list[StepFailed]] = {}
+        self.refusals: list[LoginRefused] = []
         self.is_open = False
         self.queued = 0
         self.failure: Failure | None = None
@@ -61,15 +65,15 @@ class Client:
 
     def poll(self, timeout_s: float) -> None:
         self.clock.now += timeout_s
-        for error in self.reported:
-            self._note(error)
-        self.reported.clear()
+        for refusal in self.refusals:
+            self.reports.note(str(refusal), partial(connection_error, refusal))
+        self.refusals.clear()
 
 
 class Transactions:
     """The transactions of a `Client`, and the error that has failed the open one."""
 
-    failure: KafkaError | None = None
+    failure: StepFailed | None = None
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -95,7 +99,7 @@ class Transactions:
         self._client.calls.append(name)
         if errors := self._client.errors.get(name):
             self._client.clock.now += min(timeout_s, 1)
-            raise KafkaException(errors.pop(0))
+            raise errors.pop(0)
 
 
 @pytest.fixture
@@ -111,14 +115,14 @@ class Made:
         connection = parse_connection({"kafka.bootstrap.servers": "b:1", **options}, "write")
         properties = transactional_properties(connection, "b:1", ID)
 
-        def make(properties: Any, limits: Any, note: Callable[[KafkaError], None]) -> Any:
-            self.client = Client(clock, note)
+        def make(properties: Any, limits: Any) -> Any:
+            self.client = Client(clock)
             self.client.errors = self.errors
-            self.client.reported = self.reported
+            self.client.refusals = self.refusals
             return self.client
 
-        self.errors: dict[str, list[KafkaError]] = {}
-        self.reported: list[KafkaError] = []
+        self.errors: dict[str, list[StepFailed]] = {}
+        self.refusals: list[LoginRefused] = []
         self._producer = TransactionalProducer(properties, make, clock)
 
     @contextmanager
@@ -164,7 +168,7 @@ def test_retriable_errors(made: Made, step: str) -> None:
 def test_deadline(made: Made, clock: Clock, step: str) -> None:
     """A step is not repeated after delivery.timeout.ms."""
     made.errors[step] = [WAITING] * 500
-    with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED.*_TIMED_OUT \(not yet\)"), made.open() as producer:
+    with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED.*REQUEST_TIMED_OUT: not yet"), made.open() as producer:
         commit(producer)
     assert 120 <= clock.now - 100 < 125
 
@@ -172,7 +176,7 @@ def test_deadline(made: Made, clock: Clock, step: str) -> None:
 def test_refused(made: Made, clock: Clock) -> None:
     """A refusal of the credentials ends the wait at once."""
     made.errors["init"] = [WAITING] * 500
-    made.reported.append(REFUSED)
+    made.refusals.append(REFUSED)
     with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*Authentication failed"), made.open():
         pass
     assert clock.now - 100 < 10
@@ -186,7 +190,7 @@ def test_refused_in_a_commit(made: Made, clock: Clock, monkeypatch: pytest.Monke
         call = made.client.transactions.commit_offset
 
         def refused(offset: GroupOffset, timeout_s: float) -> None:
-            made.client.reported.append(REFUSED)
+            made.client.refusals.append(REFUSED)
             call(offset, timeout_s)
 
         monkeypatch.setattr(made.client.transactions, "commit_offset", refused)
@@ -198,14 +202,14 @@ def test_refused_in_a_commit(made: Made, clock: Clock, monkeypatch: pytest.Monke
 
 def test_errors_that_are_not_retriable(made: Made) -> None:
     """A permanent error ends the transaction, which is aborted when the producer is closed."""
-    made.errors["commit"] = [KafkaError(KafkaError._INCONSISTENT, "1 message failed", txn_requires_abort=True)]
+    made.errors["commit"] = [StepFailed(ErrorCode.INVALID_TXN_STATE, "1 message failed")]
 
     def write() -> None:
         with made.open() as producer:
             producer.begin()
             commit(producer)
 
-    with pytest.raises(TransactionFailed, match=r"committing a transaction: _INCONSISTENT \(1 message failed\)"):
+    with pytest.raises(TransactionFailed, match=r"committing a transaction: INVALID_TXN_STATE: 1 message failed"):
         write()
     assert made.client.calls[-2:] == ["commit", "abort"]
     assert not made.client.is_open
@@ -215,9 +219,9 @@ def test_row_that_fails_its_transaction(made: Made) -> None:
     """A row that fails its transaction is reported with its remedy: another attempt would fail in the same way."""
     with made.open() as producer:
         producer.begin()
-        made.client.failure = Failure.of("t", 2, KafkaError.MSG_SIZE_TOO_LARGE)
-        made.client.transactions.failure = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "", txn_requires_abort=True)
-        with pytest.raises(DeliveryFailed, match=r"t-2: MSG_SIZE_TOO_LARGE: .*max\.message\.bytes.*do not see any row"):
+        made.client.failure = Failure.of("t", 2, ErrorCode.MESSAGE_TOO_LARGE)
+        made.client.transactions.failure = StepFailed(ErrorCode.MESSAGE_TOO_LARGE)
+        with pytest.raises(DeliveryFailed, match=r"t-2: MESSAGE_TOO_LARGE; .*max\.message\.bytes.*do not see any row"):
             commit(producer)
 
 
@@ -225,9 +229,9 @@ def test_row_in_a_failed_transaction(made: Made) -> None:
     """If another producer fails the transaction, the error of an undelivered row says so."""
     with made.open() as producer:
         producer.begin()
-        made.client.failure = Failure.of("t", 2, KafkaError._FENCED)
+        made.client.failure = Failure.of("t", 2, ErrorCode.PRODUCER_FENCED)
         made.client.transactions.failure = FENCED
-        with pytest.raises(TransactionFailed, match=r"\[FENCED\] writing to t-2: _FENCED"):
+        with pytest.raises(TransactionFailed, match=r"\[FENCED\] writing to t-2: PRODUCER_FENCED"):
             commit(producer)
 
 
@@ -335,3 +339,47 @@ def test_unknown_limit(caplog: pytest.LogCaptureFixture) -> None:
     assert [text.partition(": ")[0] for text in caplog.messages if "transaction.max" in text] == [
         "kafka.transaction.timeout.ms is not checked, because the brokers' transaction.max.timeout.ms is unknown"
     ]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
+@pytest.mark.parametrize(("age_s", "overdue"), [(0.0, False), (290.0, False), (301.0, True)])
+def test_fenced(clock: Clock, code: ErrorCode, age_s: float, overdue: bool) -> None:
+    """Before its time-out, a transaction is fenced by another producer; afterwards, brokers have ended it."""
+    made = Made(clock, transaction_timeout_ms="300000")
+    made.errors["commit"] = [StepFailed(code, is_fatal=True)]
+    with made.open() as producer:
+        producer.begin()
+        clock.now += age_s
+        with pytest.raises(TransactionFailed) as caught:
+            commit(producer)
+    assert caught.value.condition == "FENCED"
+    assert caught.value.parameters == {"transactional_id": ID, "code": code.name, "overdue": overdue}
+    reason = "raise kafka.transaction.timeout.ms" if overdue else f"another producer has begun to write as {ID}"
+    assert reason in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, f"Write and Describe on the transactional id {ID}"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "an ACL must allow Read on the group"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Write on the topics written to, and Read on the ledger's topic"),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional.id.expiration.ms; write again"),
+        (ErrorCode.INVALID_TRANSACTION_TIMEOUT, "(now 300000) to at most the brokers' transaction.max.timeout.ms"),
+        (ErrorCode.UNSUPPORTED_VERSION, "brokers of version 0.11 or later"),
+        (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "topics of message format 0.11 or later (log.message.format.version)"),
+        (ErrorCode.INVALID_TXN_STATE, "finds out by the ledger whether the rows were committed"),
+    ],
+)
+def test_remedies(clock: Clock, code: ErrorCode, remedy: str) -> None:
+    """An error has the name and text of the cause, the action, and a remedy."""
+    made = Made(clock, transaction_timeout_ms="300000")
+    made.errors["commit"] = [StepFailed(code, "quoted")]
+    with made.open() as producer:
+        producer.begin()
+        with pytest.raises(TransactionFailed) as caught:
+            commit(producer)
+    assert caught.value.condition == "TRANSACTION_FAILED"
+    assert caught.value.message.startswith(f"committing a transaction: {code.name}: quoted; ")
+    assert caught.value.message.endswith(remedy)
+    assert caught.value.parameters == {"transactional_id": ID, "code": code.name}

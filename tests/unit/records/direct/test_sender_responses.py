@@ -38,7 +38,7 @@ def opened(cluster: ScriptedCluster, **kafka: Any) -> Iterator[DirectSender]:
     short = {"retry.backoff.ms": 1, "reconnect.backoff.ms": 1, "request.timeout.ms": 50}
     with (
         cluster,
-        DirectSender({"bootstrap.servers": cluster.servers, **short, **given}, QueueLimits(), lambda e: None) as sender,
+        DirectSender({"bootstrap.servers": cluster.servers, **short, **given}, QueueLimits()) as sender,
     ):
         yield sender
     cluster.settle()
