@@ -332,7 +332,7 @@ def test_row_larger_than_a_segment(writer: Writer) -> None:
     """A row that does not fit into a segment of the log fails its transaction, and the error names the setting."""
     writer.topic = f"{writer.topic}-segments"
     writer.cluster.create_topic(writer.topic, config={"segment.bytes": "1048576", "max.message.bytes": "3000000"})
-    with pytest.raises(DeliveryFailed, match=r"-0: RECORD_LIST_TOO_LARGE: .*topic's segment\.bytes.*do not see any"):
+    with pytest.raises(DeliveryFailed, match=r"-0: RECORD_LIST_TOO_LARGE; .*topic's segment\.bytes.*do not see any"):
         writer.write_once(1, bytes(2_000_000), message_max_bytes="3000000")
 
 

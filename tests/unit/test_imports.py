@@ -84,7 +84,7 @@ def test_a_read_task() -> None:
 
 
 def test_a_write_task() -> None:
-    """A write task imports neither parsers of options nor modules of reads."""
+    """A write task imports neither librdkafka, nor parsers of options, nor modules of reads."""
     code = (
         "[writer] = values\n"
         "import pyspark_zkafka.records.producer, pyspark_zkafka.records.select\n"
@@ -93,7 +93,7 @@ def test_a_write_task() -> None:
     )
     modules = imported(f"exec({code!r})", WRITERS[0])
     of_readers = {"read.split_reader", "records.consumer", "records.direct.consumer", "records.direct.joint_fetches"}
-    unneeded = NO_TASKS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS | of_readers}
+    unneeded = NO_TASKS | {"confluent_kafka"} | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS | of_readers}
     assert not of(unneeded, modules)
 
 

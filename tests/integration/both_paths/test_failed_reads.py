@@ -70,7 +70,7 @@ class TestFailedReads:
         found = read("t", 10, columns=VALUE, policy=impatient, servers="127.0.0.1:1")
         assert found.condition == "BROKERS_UNAVAILABLE"
         assert "t-0: no records from the brokers for 700 ms at offset 0" in found.message
-        assert "last error: _" in found.message
+        assert "last error: " in found.message
 
     def test_no_brokers_for_the_ends_of_a_log(self, zkafka_cluster: LocalCluster) -> None:
         """Asking unreachable brokers for the ends of a log raises an error that quotes the client's error."""
@@ -81,9 +81,9 @@ class TestFailedReads:
             with open_consumer(how, consumer_properties(how, "127.0.0.1:1", "g"), split, VALUE) as consumer:
                 return consumer.watermarks(Deadline.after(0.3))
 
-        found = same(ends, lambda found: (found.kind, found.condition, found.message.partition(": _")[0]))
+        found = same(ends, lambda found: (found.kind, found.condition, found.message.partition("its log: ")[0]))
         assert found.condition == "BROKERS_UNAVAILABLE"
-        assert "asking the leader of t-0 for the ends of its log: _" in found.message
+        assert "asking the leader of t-0 for the ends of its log: " in found.message
 
     @pytest.mark.parametrize(
         ("kafka", "expected"),
