@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pyspark_zkafka.brokers.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ConnectionReports, broker_error
 from pyspark_zkafka.brokers.properties import CLIENT_DEFAULTS
 from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.errors import DeliveryFailed, ZKafkaError
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
 from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.model.rows import OutgoingBatch
@@ -74,6 +74,8 @@ _THROTTLED = (
     "a quota of the brokers throttles the client: raise the quota or kafka.delivery.timeout.ms (exactly once, also "
     "kafka.transaction.timeout.ms), or lower kafka.queue.buffering.max.kbytes"
 )
+
+_REMEDY = "Correct the cause and write again, which duplicates the acknowledged rows, and any written without an answer"
 
 _ADVANCE_S = 0.01
 _STALLED_S = 0.1
@@ -221,16 +223,17 @@ class CountingProducer:
     """Sends records and accounts for each. Not pickle-safe: create it in the process that uses it, after any fork.
 
     Its ``with`` block opens and closes it. Within it, use one `counting` block after the other to send. `properties` come
-    from `producer_properties`; their queue limits become the limits of the sender.
+    from `producer_properties`; their queue limits become the limits of the sender. `remedy` ends the error of undelivered
+    records, and `explain` may replace this error by another one.
     """
-
-    _remedy = "Correct the cause and write again, which duplicates the acknowledged rows, and any written without an answer"
 
     def __init__(
         self,
         properties: Mapping[str, Any],
         make_sender: Callable[[Mapping[str, Any], QueueLimits], Sender],
         clock: Callable[[], float] = time.monotonic,
+        remedy: str = _REMEDY,
+        explain: Callable[[Failure, DeliveryFailed], ZKafkaError] = lambda _, undelivered: undelivered,
     ) -> None:
         limits = QueueLimits()
         # 0 means no limit, as in librdkafka.
@@ -240,6 +243,8 @@ class CountingProducer:
         self._properties = {**properties, **_UNLIMITED}
         self._make_sender = make_sender
         self._clock = clock
+        self._remedy = remedy
+        self._explain = explain
         self._handed_over = self._last_acknowledged = 0
         self._progress = _NO_PROGRESS  # a count of acknowledged records, and the time at which it was reached
         self._open: Sender | None = None
@@ -389,9 +394,9 @@ class CountingProducer:
     def _raise_failure(self) -> None:
         failure = self._sender.failure or self._refusal()
         if failure is not None:
-            raise self._undelivered(failure)
+            raise self._explain(failure, self._undelivered(failure))
 
-    def _undelivered(self, failure: Failure) -> ZKafkaError:
+    def _undelivered(self, failure: Failure) -> DeliveryFailed:
         """Drop queued records, and return the error for a failure, with the counts."""
         missing = failure.overdue_topic if self._is_missing(failure.overdue_topic) else None
         why = failure.cause if missing is None else f"{failure.cause}, and the brokers have no topic {missing}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark_zkafka.brokers.errors import REFUSED_FOR_S, connection_error
 from pyspark_zkafka.conditions import FENCED, TRANSACTION_FAILED, TRANSACTION_TIMEOUT, UNUSABLE_KAFKA_PROPERTY
-from pyspark_zkafka.errors import TransactionFailed, ZKafkaError
+from pyspark_zkafka.errors import DeliveryFailed, TransactionFailed, ZKafkaError
 from pyspark_zkafka.model.error_codes import ErrorCode, name_of
 from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
@@ -59,6 +59,7 @@ _REMEDIES: dict[int, str] = {
     ),
 }
 _REMEDY = "write again: the next attempt finds out by the ledger whether the rows were committed"
+_ROWS_REMEDY = "Correct the cause and write again: committed readers do not see any row of the transaction"
 _SETTING = "transaction.max.timeout.ms"
 _limits: dict[str, int | None] = {}
 """Limits by bootstrap servers."""
@@ -141,15 +142,13 @@ class TransactionalProducer(CountingProducer):
     `properties` come from `transactional_properties`.
     """
 
-    _remedy = "Correct the cause and write again: committed readers do not see any row of the transaction"
-
     def __init__(
         self,
         properties: Mapping[str, Any],
         make_sender: Callable[[Mapping[str, Any], QueueLimits], DirectSender],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(properties, make_sender, clock)
+        super().__init__(properties, make_sender, clock, _ROWS_REMEDY, self._explain_rows)
         self.transaction_timeout_ms = int(properties["transaction.timeout.ms"])
         self._id = str(properties["transactional.id"])
         self._patience_s = float(properties["delivery.timeout.ms"]) / 1000
@@ -268,10 +267,9 @@ class TransactionalProducer(CountingProducer):
         )
         return FENCED(f"{text}; {reason}", overdue=is_overdue, **parameters)
 
-    def _undelivered(self, failure: Failure) -> ZKafkaError:
-        """The record's error if it failed the transaction, or if the topic is missing; else the transaction's error."""
+    def _explain_rows(self, failure: Failure, undelivered: DeliveryFailed) -> ZKafkaError:
+        """The rows' error if they failed the transaction, or if the topic is missing; else the transaction's error."""
         cause = self._transactions.failure
-        undelivered = super()._undelivered(failure)
         if cause is None or cause.code in _OF_ROWS or undelivered.parameters.get("missing_topic") is not None:
             return undelivered
         return self._failed(cause, f"writing to {failure.partition}")

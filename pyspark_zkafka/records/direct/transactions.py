@@ -90,7 +90,7 @@ class StepFailed(Exception):
         self.is_fatal = is_fatal
 
 
-class RowSender(Protocol):
+class TransactionRows(Protocol):
     """Sends the rows of a transaction, and is told the producer's id and the transaction's partitions."""
 
     def start(self, transactional_id: str, producer: ProducerId) -> None:
@@ -135,7 +135,7 @@ class DirectTransactions:
         self,
         timeout_ms: int,
         coordinators: CoordinatorConnections,
-        sender: RowSender,
+        sender: TransactionRows,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
