@@ -99,22 +99,22 @@ class ReadLedger(NamedTuple):
 
 
 class ReadOthers(NamedTuple):
-    """Read the entries that the query has elsewhere: under another name, or another topic. Returns Elsewhere.
+    """Read the entries that the query has elsewhere: under another name, or another topic. Returns OtherEntries.
 
-    With `with_former`, also read the entries that the write may have from before its batchId was set or left out.
+    With `with_earlier_name`, also read the entries that the write may have from before its batchId was set or left out.
     """
 
-    with_former: bool = False
+    with_earlier_name: bool = False
 
 
-class Elsewhere(NamedTuple):
-    """The answer to ReadOthers: both kinds of entries, by their place."""
+class OtherEntries(NamedTuple):
+    """The answer to ReadOthers: both kinds of entries, by their ledger."""
 
-    others: Mapping[str, Collection[Entry]]
-    former: Mapping[str, Collection[Entry]]
+    of_query: Mapping[str, Collection[Entry]]
+    of_earlier_name: Mapping[str, Collection[Entry]]
 
 
-class Measure(NamedTuple):
+class CountRows(NamedTuple):
     """Count and hash all rows, without sending any. Returns a RowSet."""
 
 
@@ -122,14 +122,14 @@ class Send(NamedTuple):
     """Begin a transaction, and send all rows. Returns a RowSet; nothing needs to be begun if there are no rows."""
 
 
-class Await(NamedTuple):
-    """Wait a moment for other tasks to verify the `slots`, and the slots that are recorded elsewhere, at `places`.
+class AwaitTasks(NamedTuple):
+    """Wait a moment for other tasks to verify the `slots`, and the slots that other `ledgers` record.
 
     Returns False if the transaction cannot wait any longer.
     """
 
     slots: tuple[int, ...] = ()
-    places: tuple[str, ...] = ()
+    ledgers: tuple[str, ...] = ()
 
 
 class Commit(NamedTuple):
@@ -142,7 +142,7 @@ class Abort(NamedTuple):
     """Abort the transaction."""
 
 
-Step = Begin | ReadLedger | ReadOthers | Measure | Send | Await | Commit | Abort
+Step = Begin | ReadLedger | ReadOthers | CountRows | Send | AwaitTasks | Commit | Abort
 
 
 class Result(NamedTuple):
@@ -178,8 +178,8 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
         _require_same_write(attempt, [own])
         return (yield from _verify(attempt, own))
     awaited = yield from _look(attempt, own)
-    if awaited.places and not attempt.write:  # only other writes of the same foreachBatch could verify these
-        raise _moved(attempt, awaited.places)
+    if awaited.ledgers and not attempt.write:  # only other writes of the same foreachBatch could verify these
+        raise _moved(attempt, awaited.ledgers)
     sent: RowSet = yield Send()
     if sent.rows:
         yield from _await(attempt, own, awaited)
@@ -188,24 +188,24 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
     return Result(sent.rows, was_written=False, is_open=not sent.rows and bool(awaited.slots))
 
 
-def _await(attempt: Attempt, own: Entry | None, awaited: Await) -> Generator[Step, Any, None]:
+def _await(attempt: Attempt, own: Entry | None, awaited: AwaitTasks) -> Generator[Step, Any, None]:
     """Hold the transaction until all slots that were recorded are verified; abort it if they are not.
 
     A job looks for slots of another run again. Nothing is sent between this look and the commit.
     """
     try:
         if attempt.is_job and not any(awaited):
-            awaited = Await(_awaited(attempt, (yield ReadLedger())))
+            awaited = AwaitTasks(_awaited(attempt, (yield ReadLedger())))
         while any(awaited):
             if not (yield awaited):
-                raise _layout_changed(attempt, awaited.slots) if awaited.slots else _moved(attempt, awaited.places)
+                raise _layout_changed(attempt, awaited.slots) if awaited.slots else _moved(attempt, awaited.ledgers)
             awaited = yield from _look(attempt, own)
     except LedgerError:
         yield Abort()
         raise
 
 
-def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
+def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, AwaitTasks]:
     """Find what an unrecorded slot waits for.
 
     If this run has written the previous micro-batch, nobody else has tried this one: all earlier micro-batches are
@@ -213,17 +213,17 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
     """
     is_first = own is None or own.run != attempt.run
     if not is_first and not attempt.write:
-        return Await()
+        return AwaitTasks()
     entries: Mapping[int, Entry] = yield ReadLedger()
     slots = _awaited(attempt, entries)
     if not is_first or attempt.ends:  # each ledger of a group numbers jobs on its own; the job's plan checks the others
-        return Await(slots)
-    elsewhere: Elsewhere = yield ReadOthers(with_former=_may_be_renumbered(attempt, entries))
-    _require_not_former(attempt, elsewhere.former)
-    places = _awaited_elsewhere(attempt, elsewhere.others)
+        return AwaitTasks(slots)
+    elsewhere: OtherEntries = yield ReadOthers(with_earlier_name=_may_be_renumbered(attempt, entries))
+    _require_not_renamed(attempt, elsewhere.of_earlier_name)
+    ledgers = _awaited_elsewhere(attempt, elsewhere.of_query)
     if attempt.write and _was_accepted(attempt, entries):
-        places = ()  # these are other writes of the same foreachBatch, which may come after this one
-    return Await(slots, places)
+        ledgers = ()  # these are other writes of the same foreachBatch, which may come after this one
+    return AwaitTasks(slots, ledgers)
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
@@ -236,9 +236,9 @@ def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
     if not is_marked:
         _awaited(attempt, (yield ReadLedger()))
         if not attempt.is_job:
-            elsewhere: Elsewhere = yield ReadOthers()
-            _awaited_elsewhere(attempt, elsewhere.others)
-    found: RowSet = yield Measure()
+            elsewhere: OtherEntries = yield ReadOthers()
+            _awaited_elsewhere(attempt, elsewhere.of_query)
+    found: RowSet = yield CountRows()
     if found != (own.rows, own.digest):
         raise _rows_differ(attempt, own, found)
     if not is_marked:
@@ -286,18 +286,18 @@ def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
 
 
 def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]) -> tuple[str, ...]:
-    """The places where another run recorded slots of this micro-batch that this run has not verified."""
+    """The ledgers where another run recorded slots of this micro-batch that this run has not verified."""
     for entry in chain.from_iterable(others.values()):
         _require_not_ahead(attempt, entry)
     return tuple(
-        place
-        for place, entries in others.items()
+        ledger
+        for ledger, entries in others.items()
         if any(entry.batch == attempt.batch and entry.run != attempt.run for entry in entries)
     )
 
 
 def _was_accepted(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
-    """True if the write has an entry of this batch under its present name: then it has no former name."""
+    """True if the write has an entry of this batch under its present name: then it has no earlier name."""
     return any(entry.batch == attempt.batch for entry in entries.values())
 
 
@@ -312,17 +312,19 @@ def _may_be_renumbered(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
     return bool(attempt.write) and not _was_accepted(attempt, entries)
 
 
-def _require_not_former(attempt: Attempt, former: Mapping[str, Collection[Entry]]) -> None:
-    """Raise if this batch is recorded under a former name. Entries of other batches may be of other queries and jobs."""
-    places = sorted(place for place, entries in former.items() if any(entry.batch == attempt.batch for entry in entries))
-    if places:
+def _require_not_renamed(attempt: Attempt, earlier: Mapping[str, Collection[Entry]]) -> None:
+    """Raise if this batch is recorded under an earlier name. Entries of other batches may be of other queries and jobs."""
+    ledgers = sorted(
+        ledger for ledger, entries in earlier.items() if any(entry.batch == attempt.batch for entry in entries)
+    )
+    if ledgers:
         raise LEDGER_MOVED(
-            f"Batch {attempt.batch} was written to the same topic, at least in part, under {listing(places)}: this write "
+            f"Batch {attempt.batch} was written to the same topic, at least in part, under {listing(ledgers)}: this write "
             "may have done so before batchId was set or left out, and would duplicate rows. If so, set writerName and "
             "batchId as they were, let the batch complete, and change them then. If that was another write, set a "
             "transactionalIdPrefix of its own for this one, and keep it",
             batch=attempt.batch,
-            places=tuple(places),
+            ledgers=tuple(ledgers),
         )
 
 
@@ -398,14 +400,14 @@ def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
     )
 
 
-def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
+def _moved(attempt: Attempt, ledgers: Collection[str]) -> LedgerError:
     return LEDGER_MOVED(
-        f"Batch {attempt.batch} was written, at least in part, under {listing(sorted(places))}, and this run has not "
+        f"Batch {attempt.batch} was written, at least in part, under {listing(sorted(ledgers))}, and this run has not "
         "repeated that write; writing could duplicate rows. If transactionalIdPrefix, writerName, batchId, topic or "
         "ledgerTopic has changed, restore it, and change it when the batch is complete; another batch job needs another "
         f"writerName or a higher batchId. If nothing has changed, {_REMEDY}",
         batch=attempt.batch,
-        places=tuple(sorted(places)),
+        ledgers=tuple(sorted(ledgers)),
     )
 
 

@@ -5,9 +5,9 @@ sends the requests that `requests` returns, in order, on one connection per brok
 
 Rules, which `tests/simulation/test_producing.py` checks against a broker of values:
 
-- A batch that was sent keeps its bytes, sequence and place until the brokers' answer is definite.
-- A batch that is too large for the topic is split. Its parts share its sequences and its place, and are sent one at a time,
-  so the batches behind it keep theirs. If the batch was written after all, brokers refuse the parts as out of order.
+- A batch that was sent keeps its bytes, sequence and position until the brokers' answer is definite.
+- A batch that is too large for the topic is split. Its parts share its sequences and its position, and are sent one at a
+  time, so the batches behind it keep theirs. If the batch was written after all, brokers refuse the parts as out of order.
 - Batches of a partition never overtake each other: after a failure the next one is sent only when no other is in flight.
 - A batch may have been written unless it was never sent, or each attempt was refused before the append.
 
@@ -83,7 +83,7 @@ class ProducerId(NamedTuple):
 class Batch:
     """Records of one partition, closed. `data` is the driver's.
 
-    Its delivery timeout counts from `waits_since`: see `Producing.due_at`. `sequence` and `place`, its number among the
+    Its delivery timeout counts from `waits_since`: see `Producing.due_at`. `sequence` and `position`, its number among the
     batches of its partition, are None until it is sent. `answer` is the error of its last attempt, `NONE` without an
     answer. After an attempt without an answer it `is_unanswered`: a broker may write it later. It `is_too_large` once a
     broker has said so.
@@ -95,7 +95,7 @@ class Batch:
     waits_since: float
     data: Any = None
     sequence: int | None = None
-    place: int | None = None
+    position: int | None = None
     answer: int = NONE
     may_be_written: bool = False
     is_unanswered: bool = False
@@ -120,12 +120,12 @@ class Failed(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Partition:
-    """The batches of a partition, `flying` (in flight) or `waiting`, both in the order of their sequences."""
+    """The batches of a partition, `in_flight` or `waiting`, both in the order of their sequences."""
 
     waiting: deque[Batch] = field(default_factory=deque)
-    flying: list[Batch] = field(default_factory=list)
+    in_flight: list[Batch] = field(default_factory=list)
     next_sequence: int = 0
-    next_place: int = 0
+    next_position: int = 0
     blocked_until: float = -math.inf
     is_known: bool = False
     has_acknowledged: bool = False
@@ -143,18 +143,18 @@ class _Partition:
 
     @property
     def oldest(self) -> int:
-        """The place of the first sent batch without an acknowledgement. Without such a batch, the next batch's place."""
-        sent = [b.place for b in (*self.flying, *self.waiting) if b.place is not None]
-        return min(sent, default=self.next_place)
+        """The position of the first sent batch without an acknowledgement, or else of the next batch."""
+        sent = [b.position for b in (*self.in_flight, *self.waiting) if b.position is not None]
+        return min(sent, default=self.next_position)
 
     def put_back(self, batch: Batch) -> None:
-        """Queue a batch that was in flight, in the order of places."""
-        self.flying.remove(batch)
+        """Queue a batch that was in flight, in the order of positions."""
+        self.in_flight.remove(batch)
         self.waiting.insert(sum(1 for other in self.waiting if _is_before(other, batch)), batch)
 
 
 def _is_before(first: Batch, second: Batch) -> bool:
-    return first.place is not None and second.place is not None and first.place < second.place
+    return first.position is not None and second.position is not None and first.position < second.position
 
 
 class Producing:
@@ -188,7 +188,7 @@ class Producing:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._active: dict[TopicPartition, _Partition] = {}  # those with batches
         self._leaders: dict[TopicPartition, int] = {}
-        self._flying: dict[int, dict[int, Produce]] = {}
+        self._requests_in_flight: dict[int, dict[int, Produce]] = {}
         self._acknowledged_at: dict[int, float] = {}  # by broker
         self._last_number = 0
         self._transactional = transactional
@@ -221,7 +221,7 @@ class Producing:
             partition.next_sequence = 0
             partition.is_known = partition.must_renew = False
             for batch in partition.waiting:
-                batch.sequence = batch.place = None
+                batch.sequence = batch.position = None
 
     def register(self, partitions: Collection[TopicPartition]) -> None:
         """Note that partitions belong to the open transaction."""
@@ -256,13 +256,13 @@ class Producing:
             self._partitions[partition].has_acknowledged = False
         if NONE in codes.values():
             self._acknowledged_at[broker] = now
-        request = self._flying.get(broker, {}).pop(number, None)
+        request = self._requests_in_flight.get(broker, {}).pop(number, None)
         for batch in () if request is None else request.batches:
             self._end(batch, codes.get(batch.partition), now)
 
     def lose(self, broker: int, now: float) -> None:
         """Note that the connection to a broker is lost: its requests may have been processed, or may still be."""
-        for request in self._flying.pop(broker, {}).values():
+        for request in self._requests_in_flight.pop(broker, {}).values():
             for batch in request.batches:
                 self._end(batch, None, now)
         for led in [tp for tp, leader in self._leaders.items() if leader == broker]:
@@ -282,13 +282,13 @@ class Producing:
         dropped: list[Batch] = []
         for partition in self._active.values():
             if in_flight:
-                dropped += partition.flying
-                partition.flying.clear()
+                dropped += partition.in_flight
+                partition.in_flight.clear()
             dropped += partition.waiting
             partition.waiting.clear()
         if in_flight:
-            self._flying.clear()
-        self._active = {tp: partition for tp, partition in self._active.items() if partition.flying}
+            self._requests_in_flight.clear()
+        self._active = {tp: partition for tp, partition in self._active.items() if partition.in_flight}
         self.queued_bytes = sum(batch.size_bytes for batch in self.open_batches())
         return dropped
 
@@ -327,7 +327,7 @@ class Producing:
             return []
         active = self._active.values()
         renews = any(partition.must_renew for partition in active)
-        if renews and not any(partition.flying or partition.is_ambiguous for partition in active):
+        if renews and not any(partition.in_flight or partition.is_ambiguous for partition in active):
             self.producer = None
         if self.failed is not None or self.producer is None:
             return []
@@ -338,13 +338,13 @@ class Producing:
             if tp in self._leaders and not is_held and self._may_send(partition, now, renews=renews):
                 by_broker.setdefault(self._leaders[tp], []).append(partition)
         for broker, partitions in by_broker.items():
-            while len(self._flying.get(broker, ())) < self.most_in_flight and is_ready(broker):
+            while len(self._requests_in_flight.get(broker, ())) < self.most_in_flight and is_ready(broker):
                 batches = self._take([p for p in partitions if self._may_send(p, now, renews=renews)])
                 if not batches:
                     break
                 self._last_number += 1
                 request = Produce(self._last_number, broker, self.producer, batches)
-                self._flying.setdefault(broker, {})[request.number] = request
+                self._requests_in_flight.setdefault(broker, {})[request.number] = request
                 found.append(request)
         return found
 
@@ -360,7 +360,7 @@ class Producing:
 
     def open_batches(self) -> list[Batch]:
         """The batches that are not acknowledged."""
-        return [batch for partition in self._active.values() for batch in (*partition.flying, *partition.waiting)]
+        return [batch for partition in self._active.values() for batch in (*partition.in_flight, *partition.waiting)]
 
     def _may_send(self, partition: _Partition, now: float, *, renews: bool) -> bool:
         if not partition.waiting or now < partition.blocked_until:
@@ -370,9 +370,9 @@ class Producing:
             return False
         # A broker that does not know the producer accepts any sequence, and so would accept a later batch first.
         if partition.is_retrying or not partition.is_known:
-            return not partition.flying
+            return not partition.in_flight
         # Brokers may have written all batches after one without an answer, and remember only the last five.
-        return partition.next_place - partition.oldest < self.most_in_flight
+        return partition.next_position - partition.oldest < self.most_in_flight
 
     def _take(self, partitions: Collection[_Partition]) -> tuple[Batch, ...]:
         """The next batch of each partition, as far as they fit into a request."""
@@ -384,10 +384,10 @@ class Producing:
                 continue
             partition.waiting.popleft()
             if batch.sequence is None:
-                batch.sequence, batch.place = partition.next_sequence, partition.next_place
-                partition.next_place += 1
+                batch.sequence, batch.position = partition.next_sequence, partition.next_position
+                partition.next_position += 1
                 partition.next_sequence = (partition.next_sequence + batch.records) % SEQUENCES
-            partition.flying.append(batch)
+            partition.in_flight.append(batch)
             size += batch.size_bytes
             taken.append(batch)
         return tuple(taken)
@@ -397,7 +397,7 @@ class Producing:
         while self._must_split(batch := partition.waiting[0]):
             first, second = self._halves(batch)
             for part in (first, second):
-                part.waits_since, part.place = batch.waits_since, batch.place
+                part.waits_since, part.position = batch.waits_since, batch.position
                 part.may_be_written, part.is_unanswered = batch.may_be_written, batch.is_unanswered
             if batch.sequence is not None:
                 first.sequence, second.sequence = batch.sequence, (batch.sequence + first.records) % SEQUENCES
@@ -418,11 +418,11 @@ class Producing:
         """End an attempt, with the broker's code, or None without an answer."""
         partition = self._partitions[batch.partition]
         if code in (NONE, DUPLICATE):
-            partition.flying.remove(batch)
+            partition.in_flight.remove(batch)
             partition.is_known = partition.has_acknowledged = True
             self.delivered[batch.partition] += batch.records
             self.queued_bytes -= batch.size_bytes
-            if not partition.flying and not partition.waiting:
+            if not partition.in_flight and not partition.waiting:
                 del self._active[batch.partition]
             return
         if code is None or (code in RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR} and code not in _REFUSED_BEFORE_APPEND):
@@ -430,7 +430,7 @@ class Producing:
         batch.waits_since = self._waits_since(batch)
         batch.answer = NONE if code is None else code
         batch.is_unanswered |= code is None
-        is_first = not any(_is_before(other, batch) for other in (*partition.flying, *partition.waiting))
+        is_first = not any(_is_before(other, batch) for other in (*partition.in_flight, *partition.waiting))
         partition.put_back(batch)
         if partition.must_renew and batch.may_be_written:
             self._fail(batch, OUT_OF_ORDER)
@@ -455,7 +455,7 @@ class Producing:
 
     def _depose(self, tp: TopicPartition) -> None:
         if tp in self._active:
-            for batch in (*self._active[tp].flying, *self._active[tp].waiting):
+            for batch in (*self._active[tp].in_flight, *self._active[tp].waiting):
                 batch.waits_since = self._waits_since(batch)
         self._leaders.pop(tp, None)
 

@@ -18,11 +18,11 @@ from pyspark_zkafka.formats.encoding import row_encoder
 from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
-    Await,
+    AwaitTasks,
     Begin,
     Commit,
-    Elsewhere,
-    Measure,
+    CountRows,
+    OtherEntries,
     ReadLedger,
     ReadOthers,
     Result,
@@ -60,14 +60,14 @@ _seen: dict[str, tuple[str, int]] = {}
 class Writing:
     """A task's attempt to write a slot.
 
-    `query` is the id of its streaming query, if Spark names one. `former` matches the bases of ledgers that the write may
-    have used before its batchId was set or left out. It is None if `query` is enough to find them.
+    `query` is the id of its streaming query, if Spark names one. `earlier_names` matches the bases of ledgers that the
+    write may have used before its batchId was set or left out. It is None if `query` is enough to find them.
     """
 
     name: QueryName
     attempt: Attempt
     query: str | None = None
-    former: re.Pattern[str] | None = None
+    earlier_names: re.Pattern[str] | None = None
 
 
 def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) -> Writing:
@@ -86,8 +86,8 @@ def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) ->
         writer = once.writer or ""
         name = QueryName.numbered(once.prefix, writer)
         if query is None or batch is None:
-            former = QueryName.unnumbered(once.prefix, writer, topic)
-            return Writing(name, Attempt(slot, once.batch, call, is_job=True), former=former)
+            earlier_names = QueryName.unnumbered(once.prefix, writer, topic)
+            return Writing(name, Attempt(slot, once.batch, call, is_job=True), earlier_names=earlier_names)
         if int(batch) != once.batch:
             raise INVALID_OPTION(
                 f"batchId is {once.batch}, but the write belongs to micro-batch {batch}; pass the number that Spark passes "
@@ -106,9 +106,9 @@ def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) ->
     if not call:
         return Writing(QueryName(once.prefix, query, once.writer or ""), Attempt(slot, int(batch), run), query)
     writer = once.writer or topic
-    former = re.compile(re.escape(str(QueryName.numbered(once.prefix, writer))))
+    earlier_names = re.compile(re.escape(str(QueryName.numbered(once.prefix, writer))))
     attempt = Attempt(slot, int(batch), run, call, is_named=once.writer is not None)
-    return Writing(QueryName(once.prefix, query, writer), attempt, query, former)
+    return Writing(QueryName(once.prefix, query, writer), attempt, query, earlier_names)
 
 
 def _unnamed(reason: str, *, commits: bool = False) -> OptionError:
@@ -228,13 +228,13 @@ class _SlotTask:
                 return self._recorded
             case ReadLedger():
                 return self._read_ledger()
-            case ReadOthers(with_former):
-                return self._read_elsewhere(self._writing.former if with_former else None)
-            case Measure():
+            case ReadOthers(with_earlier_name):
+                return self._read_elsewhere(self._writing.earlier_names if with_earlier_name else None)
+            case CountRows():
                 return self._measure()
             case Send():
                 return self._send(producer)
-            case Await():
+            case AwaitTasks():
                 return self._await(producer, step)
             case Commit(entry):
                 self._commit(producer, entry)
@@ -306,34 +306,38 @@ class _SlotTask:
                     raise
         return self._ledger.entries()
 
-    def _read_elsewhere(self, former: re.Pattern[str] | None) -> Elsewhere:
-        """Read the entries under the query's other names, and under names that `former` matches, in the same requests."""
+    def _read_elsewhere(self, earlier_names: re.Pattern[str] | None) -> OtherEntries:
+        """Read the entries under the query's other names and its earlier ones, in the same requests."""
         name, query, topic = str(self._writing.name), self._writing.query, self._options.topic
 
         def is_other(base: str) -> bool:
             return base == name or (query is not None and QueryName.belongs(base, query))
 
-        def is_former(base: str, under: str) -> bool:
-            return former is not None and former.fullmatch(base) is not None and under in (self._ledger.topic, topic)
+        def has_earlier_name(base: str, under: str) -> bool:
+            return (
+                earlier_names is not None
+                and earlier_names.fullmatch(base) is not None
+                and under in (self._ledger.topic, topic)
+            )
 
         found = self._ledger.others(
-            lambda base: is_other(base) or is_former(base, self._ledger.topic),
-            lambda base, under: is_other(base) or is_former(base, under),
+            lambda base: is_other(base) or has_earlier_name(base, self._ledger.topic),
+            lambda base, under: is_other(base) or has_earlier_name(base, under),
         )
         others, of_write = dict[str, list[Entry]](), dict[str, list[Entry]]()
         for (base, under), entries in found.items():
-            place = f"{base} (topic {under})"
+            ledger = f"{base} (topic {under})"
             if is_other(base):
-                others[place] = entries
-            if is_former(base, under):
-                of_write[place] = [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
-        return Elsewhere(others, of_write)
+                others[ledger] = entries
+            if has_earlier_name(base, under):
+                of_write[ledger] = [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
+        return OtherEntries(others, of_write)
 
-    def _await(self, producer: TransactionalProducer, awaited: Await) -> bool:
+    def _await(self, producer: TransactionalProducer, awaited: AwaitTasks) -> bool:
         pause_s = next(self._pauses)
         if producer.left_s < min(_COMMIT_S, producer.transaction_timeout_ms / 4000) + pause_s:
             return False
-        _log.debug("Slot %d waits for slots %s to be repeated", self._attempt.slot, awaited.slots or awaited.places)
+        _log.debug("Slot %d waits for slots %s to be repeated", self._attempt.slot, awaited.slots or awaited.ledgers)
         time.sleep(pause_s)
         return True
 

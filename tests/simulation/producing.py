@@ -247,7 +247,7 @@ class Schedule:
     def _check(self) -> None:
         producing = self.producing
         open_batches = {number: batch for batch in producing.open_batches() for number in batch.data}
-        flying = {number for p in producing._partitions.values() for batch in p.flying for number in batch.data}
+        flying = {number for p in producing._partitions.values() for batch in p.in_flight for number in batch.data}
         for partition, numbers in self._made.items():
             written = [number for records in self._logs[partition].batches for number in records]
             acknowledged = [n for n in numbers if n not in open_batches]

@@ -9,11 +9,11 @@ from typing import Any
 from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
-    Await,
+    AwaitTasks,
     Begin,
     Commit,
-    Elsewhere,
-    Measure,
+    CountRows,
+    OtherEntries,
     ReadLedger,
     ReadOthers,
     Result,
@@ -121,14 +121,14 @@ class Task:
             return (yield from self._read_ledger())
         if isinstance(step, ReadOthers):
             yield
-            former = self._elsewhere(self._is_former) if step.with_former else {}
-            return Elsewhere(self._elsewhere(lambda base: QueryName.belongs(base, QUERY)), former)
-        if isinstance(step, Measure):
+            former = self._elsewhere(self._has_earlier_name) if step.with_earlier_name else {}
+            return OtherEntries(self._elsewhere(lambda base: QueryName.belongs(base, QUERY)), former)
+        if isinstance(step, CountRows):
             yield
             return row_set(self.rows)
         if isinstance(step, Send):
             return (yield from self._send())
-        if isinstance(step, Await):
+        if isinstance(step, AwaitTasks):
             yield
             return self._broker.now_ms - self._began_ms < MAX_WAIT_MS
         if isinstance(step, Commit):
@@ -156,7 +156,7 @@ class Task:
             found += yield from self._read(self._broker.keys(group))
         return newest(found)
 
-    def _is_former(self, base: str) -> bool:
+    def _has_earlier_name(self, base: str) -> bool:
         """Return True for a name that the write may have had before its batchId was set or omitted, as in `identify`."""
         prefix = self._name.prefix
         if self._name.writer:

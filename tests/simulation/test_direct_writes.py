@@ -52,7 +52,7 @@ def acknowledge_without_an_answer(patch: pytest.MonkeyPatch) -> None:
     answer = Producing.answer
 
     def wrong(self: Producing, number: int, broker: int, codes: Any, *more: Any) -> None:
-        request = self._flying.get(broker, {}).get(number)
+        request = self._requests_in_flight.get(broker, {}).get(number)
         every = {batch.partition: NONE for batch in request.batches} if request is not None else {}
         answer(self, number, broker, {**every, **codes}, *more)
 
@@ -70,7 +70,7 @@ def seal_with_another_producer(patch: pytest.MonkeyPatch) -> None:
 
 def forget_what_is_in_flight(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Producing, broker: int, now: float) -> None:
-        for request in self._flying.pop(broker, {}).values():
+        for request in self._requests_in_flight.pop(broker, {}).values():
             for batch in request.batches:
                 self._end(batch, NONE, now)
 

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model import exactly_once
-from pyspark_zkafka.model.exactly_once import Attempt, Await, Measure, Result, RowSet
+from pyspark_zkafka.model.exactly_once import Attempt, AwaitTasks, CountRows, Result, RowSet
 from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, decode, encode, key_of
 from tests.simulation import jobs, tasks
 from tests.simulation.tasks import WIDTH, Executor, Requests, Task
@@ -174,8 +174,8 @@ def look_only_at_first(patch: pytest.MonkeyPatch) -> None:
     """A slot that has been written before does not check the other slots."""
     look = exactly_once._look
 
-    def once(attempt: Attempt, own: Entry | None) -> Generator[Any, Any, Await]:
-        return Await() if own is not None else (yield from look(attempt, own))
+    def once(attempt: Attempt, own: Entry | None) -> Generator[Any, Any, AwaitTasks]:
+        return AwaitTasks() if own is not None else (yield from look(attempt, own))
 
     patch.setattr(exactly_once, "_look", once)
 
@@ -184,7 +184,7 @@ def forget_to_mark(patch: pytest.MonkeyPatch) -> None:
     """A slot with equal rows is not marked as verified."""
 
     def verify(attempt: Attempt, own: Entry) -> Generator[Any, Any, Result]:
-        found: RowSet = yield Measure()
+        found: RowSet = yield CountRows()
         if found != (own.rows, own.digest):
             raise exactly_once._rows_differ(attempt, own, found)
         return Result(found.rows, was_written=True)
@@ -209,7 +209,7 @@ def ignore_other_names(patch: pytest.MonkeyPatch) -> None:
 
 def ignore_former_names(patch: pytest.MonkeyPatch) -> None:
     """Entries that the write recorded before its batchId was set or omitted are ignored."""
-    patch.setattr(exactly_once, "_require_not_former", lambda attempt, former: None)
+    patch.setattr(exactly_once, "_require_not_renamed", lambda attempt, former: None)
 
 
 def ignore_a_later_micro_batch(patch: pytest.MonkeyPatch) -> None:

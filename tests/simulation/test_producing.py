@@ -39,7 +39,7 @@ def retry_while_others_are_in_flight(patch: pytest.MonkeyPatch) -> None:
 
 def retry_after_the_others(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: producing._Partition, batch: Batch) -> None:
-        self.flying.remove(batch)
+        self.in_flight.remove(batch)
         self.waiting.append(batch)
 
     patch.setattr(producing._Partition, "put_back", wrong)
@@ -77,7 +77,7 @@ def never_wrap_sequences(patch: pytest.MonkeyPatch) -> None:
 
 def drop_lost_requests(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Producing, broker: int, now: float) -> None:
-        for request in self._flying.pop(broker, {}).values():
+        for request in self._requests_in_flight.pop(broker, {}).values():
             for batch in request.batches:
                 self._end(batch, producing.NONE, now)
 

@@ -48,7 +48,7 @@ class JointFetches:
         for leader, firsts in by_leader.items():
             if len(firsts) > 1:
                 request = JointRequest(client, leader, firsts.values())
-                self._requests.update(dict.fromkeys(request.places, request))
+                self._requests.update(dict.fromkeys(request.positions, request))
 
     def close(self) -> None:
         """Drop records that were not taken, and requests in flight."""
@@ -58,11 +58,11 @@ class JointFetches:
     def request(self, partition: TopicPartition, offset: int) -> JointRequest | None:
         """The request that has data for a partition at an offset, or may get data."""
         request = self._requests.get((partition, offset))
-        return request if request is not None and (partition, offset) in request.places else None
+        return request if request is not None and (partition, offset) in request.positions else None
 
 
 class JointRequest:
-    """A request to one leader. `places` are the partitions and offsets that it has data for, or may get data for."""
+    """A request to one leader. `positions` are the partitions and offsets that it has data for, or may get data for."""
 
     def __init__(self, client: DirectClient, leader: Address, splits: Iterable[Split]) -> None:
         self._client = client
@@ -74,11 +74,11 @@ class JointRequest:
         self._buffer = Buffer()
         self._fetched: dict[_Place, PartitionData] | None = None
         self._throttled_until = 0.0
-        self.places = {_place(part) for part in self._partitions}
+        self.positions = {_position(part) for part in self._partitions}
 
     def close(self) -> None:
         """Drop the data. Closes the connection if a response is due, which may be large."""
-        self.places.clear()
+        self.positions.clear()
         if self._in_flight is not None:
             self._in_flight.close()
             self._in_flight = None
@@ -95,7 +95,7 @@ class JointRequest:
 
         A failed request has data for no partition. Raises ConnectionLost and Unsupported.
         """
-        place = partition, offset
+        position = partition, offset
         with closed_by_errors(self.close):
             if not self._is_sent:
                 connection = self._client.try_connect(self._leader, deadline)
@@ -106,11 +106,11 @@ class JointRequest:
                 if response is not None:
                     self._in_flight = None
                     self._note(read_fetch(response, self._partitions))
-        if self._fetched is None or place not in self.places:
+        if self._fetched is None or position not in self.positions:
             return None
-        self.places.remove(place)
+        self.positions.remove(position)
         throttled_s = max(self._throttled_until - self._client.clock(), 0.0)
-        return replace(self._fetched.pop(place), throttle_ms=round(1000 * throttled_s))
+        return replace(self._fetched.pop(position), throttle_ms=round(1000 * throttled_s))
 
     @property
     def _is_sent(self) -> bool:
@@ -124,7 +124,7 @@ class JointRequest:
         fetch = client.fetch._replace(max_bytes=min(client.fetch.max_bytes, room))
         version = connection.version(FETCH, newest_version(self._partitions))
         if version < FIRST_LIMITED:
-            self.places.clear()
+            self.positions.clear()
             self._fetched = {}
             return
         connection.send(fetch_request(version, self._partitions, fetch))
@@ -135,12 +135,15 @@ class JointRequest:
 
         A throttled client waits from now on, not from the time when a fetcher takes its data.
         """
-        self._fetched = dict(zip(map(_place, self._partitions), fetched, strict=True))
+        self._fetched = dict(zip(map(_position, self._partitions), fetched, strict=True))
         self._throttled_until = self._client.clock() + fetched[0].throttle_ms / 1000
-        for place, each in self._fetched.items():
-            if not (each.error or each.records or each.diverging or each.throttle_ms) and each.high_watermark != place[1]:
-                self.places.discard(place)
+        for position, each in self._fetched.items():
+            if (
+                not (each.error or each.records or each.diverging or each.throttle_ms)
+                and each.high_watermark != position[1]
+            ):
+                self.positions.discard(position)
 
 
-def _place(part: FetchPartition) -> _Place:
+def _position(part: FetchPartition) -> _Place:
     return part.partition, part.offset

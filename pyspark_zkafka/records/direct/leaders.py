@@ -39,7 +39,7 @@ class _Leader:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.buffer = Buffer()
-        self.flying: deque[tuple[Produce, float]] = deque()  # with the starts of their time-outs
+        self.in_flight: deque[tuple[Produce, float]] = deque()  # with the starts of their time-outs
         self.muted_until = 0.0
         self.is_wanted = False  # whether a request needed it since the last wait
 
@@ -87,7 +87,7 @@ class LeaderConnections:
     @property
     def has_requests(self) -> bool:
         """True if a response is due."""
-        return any(leader.flying for leader in self._leaders.values())
+        return any(leader.in_flight for leader in self._leaders.values())
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for an event of a connection; False at once if there is nothing to wait for."""
@@ -95,7 +95,7 @@ class LeaderConnections:
         # After its partitions have moved, nobody continues an opening connection, and poll would return at once.
         active = []
         for leader in self._leaders.values():
-            if leader.flying or (leader.is_wanted and leader.connection.is_opening):
+            if leader.in_flight or (leader.is_wanted and leader.connection.is_opening):
                 active.append(leader.connection)
             leader.is_wanted = False
         for connection in active:
@@ -107,7 +107,7 @@ class LeaderConnections:
     def take_in(self) -> None:
         """Send the rest of the posted requests, and take in responses that have arrived."""
         for broker, leader in list(self._leaders.items()):
-            if leader.flying:
+            if leader.in_flight:
                 self._take_in(broker, leader)
 
     def is_ready(self, broker: int) -> bool:
@@ -119,7 +119,7 @@ class LeaderConnections:
                 if found.connection.is_expiring:
                     return False  # log in again when all responses are there
                 return self._client.clock() >= found.muted_until and not found.connection.has_unsent
-            if found.flying:
+            if found.in_flight:
                 return False
             found.connection.close()
             del self._leaders[broker]
@@ -155,7 +155,7 @@ class LeaderConnections:
         timeout_ms = int(self._settings.request_timeout_s * 1000)
         try:
             version = self._version(leader.connection)
-            leader.flying.append((request, self._clock()))
+            leader.in_flight.append((request, self._clock()))
             leader.connection.post(produce_request(version, timeout_ms, batches, self.transactional_id))
         except (ConnectionLost, Unsupported) as error:
             self._lose(request.broker, error)
@@ -175,8 +175,8 @@ class LeaderConnections:
     def _take_in(self, broker: int, leader: _Leader) -> None:
         try:
             leader.connection.push()
-            while leader.flying:
-                request, sent_at = leader.flying[0]
+            while leader.in_flight:
+                request, sent_at = leader.in_flight[0]
                 now = self._clock()
                 response = leader.connection.receive(leader.buffer, Deadline(now, self._clock))
                 if response is None:
@@ -184,7 +184,7 @@ class LeaderConnections:
                     if now - sent_at > self._settings.request_timeout_s + _LATE_RESPONSE_S or now > due_at:
                         raise ConnectionLost(f"{leader.connection}: no response to a Produce request")
                     return
-                leader.flying.popleft()
+                leader.in_flight.popleft()
                 found, throttle_ms = read_produce(response)
                 self._answer(request, found, now)
                 self.are_throttled |= throttle_ms > 0
@@ -193,7 +193,7 @@ class LeaderConnections:
                     leader.muted_until = self._client.clock() + throttle_s
                 # Restart the time-outs of later requests. On a slow link, they have waited for this response. A broker
                 # that throttles delays them further.
-                leader.flying = deque((later, max(at, now + throttle_s)) for later, at in leader.flying)
+                leader.in_flight = deque((later, max(at, now + throttle_s)) for later, at in leader.in_flight)
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(broker, error)
 

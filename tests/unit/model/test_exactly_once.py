@@ -12,11 +12,11 @@ from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
-    Await,
+    AwaitTasks,
     Begin,
     Commit,
-    Elsewhere,
-    Measure,
+    CountRows,
+    OtherEntries,
     ReadLedger,
     ReadOthers,
     Result,
@@ -41,7 +41,7 @@ WRITTEN = Entry(1, 7, 10, "aa", "new")
 WRITTEN_BEFORE = replace(WRITTEN, run="old")
 OTHER = Entry(0, 7, 3, "cc", "old")
 
-NOWHERE = Elsewhere({}, {})
+NOWHERE = OtherEntries({}, {})
 
 Script = Sequence[tuple[Step, Any]]
 
@@ -130,10 +130,10 @@ def test_waits() -> None:
         (ReadLedger(), {0: OTHER}),
         (ReadOthers(), NOWHERE),
         (Send(), ROWS),
-        (Await((0,)), True),
+        (AwaitTasks((0,)), True),
         (ReadLedger(), {0: verified, 2: late}),
         (ReadOthers(), NOWHERE),
-        (Await((2,)), True),
+        (AwaitTasks((2,)), True),
         (ReadLedger(), {0: verified, 2: replace(late, run="new")}),
         (ReadOthers(), NOWHERE),
         (Commit(WRITTEN), None),
@@ -144,7 +144,7 @@ def test_waits() -> None:
 def test_waits_in_vain() -> None:
     """If a slot is not verified in time, the layout has changed, and the transaction is aborted."""
     looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
-    error = failure(ATTEMPT, [*looks, (Send(), ROWS), (Await((0,)), False), (Abort(), None)])
+    error = failure(ATTEMPT, [*looks, (Send(), ROWS), (AwaitTasks((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
     assert error.parameters["unverified"] == (0,)
     assert "slot(s) 0 were" in str(error)
@@ -154,14 +154,14 @@ def test_overtaken_while_it_waits() -> None:
     """A slot's entry that a later micro-batch overwrites during the wait does not count as verified."""
     ahead = replace(OTHER, batch=8, run="newer")
     looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
-    waits: Script = [(Send(), ROWS), (Await((0,)), True), (ReadLedger(), {0: ahead}), (Abort(), None)]
+    waits: Script = [(Send(), ROWS), (AwaitTasks((0,)), True), (ReadLedger(), {0: ahead}), (Abort(), None)]
     assert failure(ATTEMPT, [*looks, *waits]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_two_runs_of_a_job() -> None:
     """A slot that another run of the job records during the sends is noticed before the commit."""
     looks: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), NOWHERE), (Send(), ROWS)]
-    error = failure(JOB, [*looks, (ReadLedger(), {0: OTHER}), (Await((0,)), False), (Abort(), None)])
+    error = failure(JOB, [*looks, (ReadLedger(), {0: OTHER}), (AwaitTasks((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
     assert "run the job again" in error.message
 
@@ -171,30 +171,32 @@ def test_two_runs_of_a_job() -> None:
 ELSEWHERE = {"old-8f1c (topic orders)": [replace(OTHER, batch=6), OTHER]}
 
 
-@pytest.mark.parametrize(("attempt", "with_former"), [(ATTEMPT, False), (JOB, True)])
-def test_renamed(attempt: Attempt, with_former: bool) -> None:
+@pytest.mark.parametrize(("attempt", "with_earlier_name"), [(ATTEMPT, False), (JOB, True)])
+def test_renamed(attempt: Attempt, with_earlier_name: bool) -> None:
     """A write whose micro-batch another run recorded under another name stops before it sends a row."""
-    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(with_former), Elsewhere(ELSEWHERE, {}))])
+    error = failure(
+        attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(with_earlier_name), OtherEntries(ELSEWHERE, {}))]
+    )
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders), and" in error.message
-    assert error.parameters["places"] == ("old-8f1c (topic orders)",)
+    assert error.parameters["ledgers"] == ("old-8f1c (topic orders)",)
     assert "another batch job needs another writerName or a higher batchId" in error.message
 
 
 @pytest.mark.parametrize("attempt", [NAMED, JOB])
 def test_renumbered(attempt: Attempt) -> None:
     """A write that may have recorded its micro-batch before its batchId was set or removed stops before it sends a row."""
-    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), Elsewhere({}, ELSEWHERE))])
+    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), OtherEntries({}, ELSEWHERE))])
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders): this write may" in error.message
-    assert error.parameters["places"] == ("old-8f1c (topic orders)",)
+    assert error.parameters["ledgers"] == ("old-8f1c (topic orders)",)
 
 
 @pytest.mark.parametrize("batch", [6, 8])
 def test_renumbered_between_micro_batches(batch: int) -> None:
     """A former ledger does not stop a write if its entries belong to other micro-batches."""
     former = {"zkafka-8f1c-orders (topic orders)": [replace(OTHER, batch=batch)]}
-    script: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), Elsewhere({}, former)), (Send(), NONE)]
+    script: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), OtherEntries({}, former)), (Send(), NONE)]
     assert follow(JOB, script) == Result(0, was_written=False)
 
 
@@ -218,7 +220,7 @@ def test_numbered_in_this_batch() -> None:
 def test_renamed_and_rolled_back() -> None:
     """A write that is behind a micro-batch recorded under another name stops."""
     ahead = {"old-8f1c (topic orders)": [replace(OTHER, batch=8)]}
-    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), Elsewhere(ahead, {}))])
+    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), OtherEntries(ahead, {}))])
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
 
 
@@ -227,7 +229,7 @@ def test_renamed_between_micro_batches() -> None:
     script = [
         (Begin(), None),
         (ReadLedger(), {}),
-        (ReadOthers(), Elsewhere({"old": [replace(OTHER, batch=6)]}, {})),
+        (ReadOthers(), OtherEntries({"old": [replace(OTHER, batch=6)]}, {})),
         (Send(), ROWS),
     ]
     assert follow(ATTEMPT, [*script, (Commit(WRITTEN), None)]) == Result(10, was_written=False)
@@ -236,15 +238,15 @@ def test_renamed_between_micro_batches() -> None:
 def test_waits_for_another_write() -> None:
     """A write in a foreachBatch waits until this run has repeated the other writes that an earlier run recorded."""
     repeated = {"old-8f1c (topic orders)": [replace(OTHER, run="new", write="w1")]}
-    places = tuple(ELSEWHERE)
+    ledgers = tuple(ELSEWHERE)
     script: Script = [
         (Begin(), None),
         (ReadLedger(), {}),
-        (ReadOthers(True), Elsewhere(ELSEWHERE, {})),
+        (ReadOthers(True), OtherEntries(ELSEWHERE, {})),
         (Send(), ROWS),
-        (Await((), places), True),
+        (AwaitTasks((), ledgers), True),
         (ReadLedger(), {}),
-        (ReadOthers(True), Elsewhere(repeated, {})),
+        (ReadOthers(True), OtherEntries(repeated, {})),
         (Commit(replace(WRITTEN, write="w2")), None),
     ]
     assert follow(NAMED, script) == Result(10, was_written=False)
@@ -257,15 +259,15 @@ def test_next_to_another_write(attempt: Attempt) -> None:
     These may come after it, or need its cores.
     """
     recorded = replace(OTHER, run=attempt.run, write=attempt.write)
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: recorded}), (ReadOthers(), Elsewhere(ELSEWHERE, {}))]
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: recorded}), (ReadOthers(), OtherEntries(ELSEWHERE, {}))]
     commit = Commit(replace(WRITTEN, write=attempt.write))
     assert follow(attempt, [*looks, (Send(), ROWS), (commit, None)]) == Result(10, was_written=False)
 
 
 def test_waits_for_another_write_in_vain() -> None:
     """If the recorded write is not repeated, it was renamed, and the transaction is aborted."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), Elsewhere(ELSEWHERE, {}))]
-    error = failure(NAMED, [*looks, (Send(), ROWS), (Await((), tuple(ELSEWHERE)), False), (Abort(), None)])
+    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), OtherEntries(ELSEWHERE, {}))]
+    error = failure(NAMED, [*looks, (Send(), ROWS), (AwaitTasks((), tuple(ELSEWHERE)), False), (Abort(), None)])
     assert error.condition == "LEDGER_MOVED"
     assert "If nothing has changed, restart the query" in error.message
 
@@ -278,19 +280,19 @@ def test_repeated_by_another_run() -> None:
     own = replace(WRITTEN_BEFORE, at_ms=5)
     commit = Commit(replace(WRITTEN, at_ms=5))
     looks: Script = [(ReadLedger(), {0: OTHER, 1: own}), (ReadOthers(), NOWHERE)]
-    assert follow(ATTEMPT, [(Begin(), own), *looks, (Measure(), ROWS), (commit, None)]) == Result(10, was_written=True)
+    assert follow(ATTEMPT, [(Begin(), own), *looks, (CountRows(), ROWS), (commit, None)]) == Result(10, was_written=True)
 
 
 def test_job_that_is_run_again() -> None:
     """A slot of a job that another run has recorded is compared and marked as verified after reading the ledger."""
     commit = Commit(replace(WRITTEN, run="call"))
-    script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (Measure(), ROWS), (commit, None)]
+    script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (CountRows(), ROWS), (commit, None)]
     assert follow(JOB, script) == Result(10, was_written=True)
 
 
 def test_repeated_by_the_same_run() -> None:
     """A slot that this run has recorded is only compared."""
-    assert follow(ATTEMPT, [(Begin(), WRITTEN), (Measure(), ROWS)]) == Result(10, was_written=True)
+    assert follow(ATTEMPT, [(Begin(), WRITTEN), (CountRows(), ROWS)]) == Result(10, was_written=True)
 
 
 def test_repeated_by_another_write() -> None:
@@ -298,13 +300,13 @@ def test_repeated_by_another_write() -> None:
     own = replace(WRITTEN, write="w1")
     looks: Script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), NOWHERE)]
     commit = Commit(replace(WRITTEN, write="w2"))
-    assert follow(NAMED, [*looks, (Measure(), ROWS), (commit, None)]) == Result(10, was_written=True)
+    assert follow(NAMED, [*looks, (CountRows(), ROWS), (commit, None)]) == Result(10, was_written=True)
 
 
 def test_batch_job_repeats_a_task() -> None:
     """A repeated task of a batch job compares its rows with those that the first attempt has committed."""
     own = replace(WRITTEN, run="call")
-    assert follow(JOB, [(Begin(), own), (Measure(), ROWS)]) == Result(10, was_written=True)
+    assert follow(JOB, [(Begin(), own), (CountRows(), ROWS)]) == Result(10, was_written=True)
 
 
 @pytest.mark.parametrize("found", [RowSet(9, "aa"), RowSet(10, "ab"), NONE])
@@ -314,7 +316,7 @@ def test_batch_job_repeats_a_task() -> None:
 )
 def test_other_rows(before: list[tuple[Step, Any]], found: RowSet) -> None:
     """Another count or digest than any run has recorded is an error before anything is sent."""
-    error = failure(ATTEMPT, [*before, (Measure(), found)])
+    error = failure(ATTEMPT, [*before, (CountRows(), found)])
     assert error.condition == "ROWS_DIFFER"
     assert error.parameters["recorded"] == (10, "aa")
     assert error.parameters["found"] == tuple(found)
@@ -344,7 +346,11 @@ def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
 def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
     """A recorded slot stops if its query wrote the next micro-batch under another name before it was set back."""
     ahead = {"team-8f1c (topic orders)": [replace(OTHER, batch=8)]}
-    script: Script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), Elsewhere(ahead, {}))]
+    script: Script = [
+        (Begin(), WRITTEN_BEFORE),
+        (ReadLedger(), {1: WRITTEN_BEFORE}),
+        (ReadOthers(), OtherEntries(ahead, {})),
+    ]
     assert failure(ATTEMPT, script).condition == "CHECKPOINT_ROLLED_BACK"
 
 
@@ -375,8 +381,8 @@ def test_second_write_of_the_same_name_in_another_slot() -> None:
 )
 def test_no_second_write(other: Entry) -> None:
     """A write of another run, of this call or of an earlier micro-batch is no second write under the same name."""
-    with_former = other.batch < FOREACH.batch
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: other}), (ReadOthers(with_former), NOWHERE)]
+    with_earlier_name = other.batch < FOREACH.batch
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: other}), (ReadOthers(with_earlier_name), NOWHERE)]
     assert follow(FOREACH, [*looks, (Send(), NONE)]) == Result(0, was_written=False, is_open=other.run == "old")
 
 

@@ -368,12 +368,12 @@ def test_leader_whose_login_expires() -> None:
         leaders = LeaderConnections(client, MagicMock(), MagicMock(), time.monotonic, lambda: 1, lambda error: None)
         connection = MagicMock(is_opening=False, is_open=True, is_expiring=False, has_unsent=False)
         leader = leaders._leaders[1] = leaders_module._Leader(connection)
-        leader.flying.append(MagicMock())
+        leader.in_flight.append(MagicMock())
         assert leaders.is_ready(1)
         connection.is_expiring = True
         assert not leaders.is_ready(1)
         assert 1 in leaders._leaders
-        leader.flying.clear()
+        leader.in_flight.clear()
         connection.is_open = False
         assert not leaders.is_ready(1)
         connection.close.assert_called_once_with()

@@ -120,7 +120,7 @@ def test_remedy_of_an_unnamed_job_of_a_group() -> None:
 
 
 class Ledgers:
-    """The ledgers of a cluster by name and topic, in place of `Ledger`."""
+    """The ledgers of a cluster by name and topic, in ledger of `Ledger`."""
 
     found: ClassVar[dict[tuple[str, str], list[Entry]]] = {}
 
@@ -140,10 +140,10 @@ class Ledgers:
     def others(
         self, belongs: Callable[[str], bool], counts: Callable[[str, str], bool]
     ) -> dict[tuple[str, str], list[Entry]]:
-        """Return the entries of other places."""
+        """Return the entries of other ledgers."""
         base, _ = self._place
-        ours = {place for place in self.found if place[0] == base or belongs(place[0])} - {self._place}
-        return {place: self.found[place] for place in ours if counts(*place)}
+        ours = {ledger for ledger in self.found if ledger[0] == base or belongs(ledger[0])} - {self._place}
+        return {ledger: self.found[ledger] for ledger in ours if counts(*ledger)}
 
 
 class Sent(Exception):
