@@ -199,7 +199,7 @@ REFUSED_BY_BROKER = errors.ClusterStateError.define("""REFUSED_BY_BROKER
     `kafka.sasl.*`, `kafka.ssl.*` and the ACLs; see [Security](security.md).""")
 KAFKA_ERROR = errors.ClusterStateError.define("""KAFKA_ERROR
     The brokers or librdkafka reported an error that has no condition of its own. Do what the message says, or look up the
-    error's name in librdkafka's documentation.""")
+    error's name in the protocol guide of Kafka's documentation; librdkafka's own names begin with an underscore.""")
 
 UNKNOWN_TOPIC = errors.UnknownTopic.define("""UNKNOWN_TOPIC
     A topic or partition does not exist, or was deleted. Correct the name (for a read, the message suggests the nearest

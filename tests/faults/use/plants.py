@@ -106,7 +106,7 @@ def back_off_for_long(patch: pytest.MonkeyPatch) -> None:
     """A fetch error backs off for as long as a failed connection."""
     from pyspark_zkafka.records.direct.consumer import Fetcher
 
-    edit(patch, Fetcher, "_fail", "backoff.wait_s(", "self._client.settings.reconnect_backoff.wait_s(")
+    edit(patch, Fetcher, "_fail", "settings.retry_backoff", "settings.reconnect_backoff")
 
 
 # --- B. streams
