@@ -128,7 +128,8 @@ class ZKafkaDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make a batch writer; reads the partitions of the topics once for all tasks."""
         with prepared_worker():
-            from pyspark_zkafka.write.writers import ZKafkaWriter, plan_write
+            from pyspark_zkafka.write.plan import plan_write
+            from pyspark_zkafka.write.writers import ZKafkaWriter
 
             options, frame = self._write_options(schema, overwrite=overwrite, is_stream=False)
         return ZKafkaWriter(options, plan_write(options, frame))
@@ -141,7 +142,8 @@ class ZKafkaDataSource(DataSource):
         separate module. If Spark renames that module, the second writer is planned unnecessarily.
         """
         with prepared_worker():
-            from pyspark_zkafka.write.writers import ZKafkaStreamWriter, plan_write
+            from pyspark_zkafka.write.plan import plan_write
+            from pyspark_zkafka.write.writers import ZKafkaStreamWriter
 
             options, frame = self._write_options(schema, overwrite=overwrite, is_stream=True)
         if is_called_by(_COMMIT_WORKER):

@@ -381,7 +381,8 @@ def produce(
     from pyspark_zkafka.model.rows import check_columns
     from pyspark_zkafka.records.producer import producer_properties
     from pyspark_zkafka.records.select import hash_function, open_producer
-    from pyspark_zkafka.write.writers import RowSender, plan_write
+    from pyspark_zkafka.write.plan import plan_write
+    from pyspark_zkafka.write.rows import RowSender
 
     separator = None if key_separator is None else key_separator.replace("\\t", "\t").encode(errors=_ANY_BYTES)
     if separator == b"":

@@ -38,7 +38,8 @@ from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.worker import whole_input
-from pyspark_zkafka.write.writers import EmptySlot, LedgerPlan, RowSender, WritePlan, Written, first_turn, open_ledger
+from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, open_ledger
+from pyspark_zkafka.write.rows import EmptySlot, RowSender, Written, first_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa

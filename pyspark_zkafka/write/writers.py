@@ -1,113 +1,23 @@
-"""Writes: the driver plans, tasks route, send and count rows, and the driver commits offsets when all are acknowledged."""
+"""Spark's writers: tasks write rows, and the driver commits offsets when all rows are acknowledged."""
 
 from __future__ import annotations
 
 import logging
-import time
-import uuid
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.conditions import BROKERS_TOO_OLD, DELIVERY_MISCOUNTED, UNKNOWN_TOPIC
 from pyspark_zkafka.engines import DataSourceStreamArrowWriter
-from pyspark_zkafka.errors import BrokersUnavailable, listing
-from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
-from pyspark_zkafka.model.ledger import (
-    MAX_ENDS_BYTES,
-    Entry,
-    GroupJob,
-    QueryName,
-    SinkIdentity,
-    group_job,
-    is_ledger_of,
-    job_names,
-    last_job,
-)
-from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic
-from pyspark_zkafka.model.partitioners import HashKeys, Router
-from pyspark_zkafka.model.planning import Assign, missing_topics
-from pyspark_zkafka.model.rows import OutgoingBatch, gathered, outgoing
-from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, WriteOptions
-from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.worker import TaskObject, concise_errors, is_within_pyspark, prepared_worker
+from pyspark_zkafka.options.values import WriteOptions
+from pyspark_zkafka.worker import TaskObject, concise_errors, prepared_worker
+from pyspark_zkafka.write.plan import WritePlan, open_ledger, plan_write, read_entries
+from pyspark_zkafka.write.rows import Written, write_rows
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
-    from pyspark.taskcontext import TaskContext
-
-    from pyspark_zkafka.brokers.ledger_offsets import Ledger
-    from pyspark_zkafka.model.exactly_once import Attempt
-    from pyspark_zkafka.records.producer import CountingProducer
 
 _log = logging.getLogger(__name__)
-
-_LOOKUPS, _LOOKUP_PAUSE_S = 3, 1.0
-_FORMATS = {1: "0.10", 2: "0.11"}
-"""The first releases of Kafka with these formats of records."""
-_COMPLETION_S = 5.0
-"""The time within which brokers complete a transaction whose commit they have accepted."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerPlan:
-    """The place of an exactly-once write's ledger, and the identity of the call.
-
-    Each of the topic's `partitions` can hold the entry of a slot. `call` is unique to a call of ``df.write``, and empty for
-    a streaming writer: a query has only one. `job` identifies a write with commitOffsets. It is None for other writes, and
-    if the group has committed all of the offsets already. `sink` is the option's topic if another topic has the ledger: the
-    ledger then outlives the option's topic.
-    """
-
-    topic: str
-    partitions: int
-    call: str
-    sink: SinkIdentity | None = None
-    job: GroupJob | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WritePlan:
-    """The plan of a write, shared by its tasks: a router for each topic, and the bootstrap servers.
-
-    `generation` distinguishes these topics from others of the same names; None unless all have an identity. `ledger` is
-    None for an at-least-once write. `encoding` is None if keys and values are bytes or text.
-    """
-
-    bootstrap_servers: str
-    routers: Mapping[str, Router]
-    generation: frozenset[tuple[SinkIdentity, int]] | None = None
-    ledger: LedgerPlan | None = None
-    encoding: EncodingPlan | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EmptySlot:
-    """A slot of an exactly-once write that had no rows, for the driver to look for entries of the batch in the ledger."""
-
-    name: QueryName
-    attempt: Attempt
-    servers: str
-    ledger: LedgerPlan
-
-
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """A task's commit message: the number of acknowledged rows.
-
-    `repeated` counts the rows that an exactly-once write found in the log already, and did not write again. `empty` is the
-    slot of a task that had no rows, and could not compare the ledger.
-    """
-
-    rows: int = 0
-    repeated: int = 0
-    empty: EmptySlot | None = None
 
 
 class RowWriter(TaskObject):
@@ -123,8 +33,16 @@ class RowWriter(TaskObject):
 
     @concise_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """See `write_rows`."""
-        return write_rows(self._options, self._planned(), iterator)
+        """See `write_rows`, and for exactly-once writes `write_rows_once`."""
+        plan = self._planned()
+        if plan.ledger is None:
+            return write_rows(self._options, plan, iterator)
+        with prepared_worker(for_task=True):
+            from pyspark.taskcontext import TaskContext
+
+            from pyspark_zkafka.write.exactly_once import write_rows_once
+
+        return write_rows_once(self._options, plan, iterator, TaskContext.get())
 
     def _planned(self) -> WritePlan:
         return self._plan or plan_write(self._options)
@@ -196,262 +114,6 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
         _log.warning(text, batchId, sum(m is None for m in messages), total(messages).rows)
 
 
-def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stream: bool = False) -> WritePlan:
-    """Plan a write. Blocks for a few round trips; looks up all topics only if the rows name theirs.
-
-    `frame` has the columns to write; None for a writer that only commits.
-
-    Raises ZKafkaError if the cluster cannot be reached, a topic or a partition in commitOffsets does not exist, or the
-    brokers do not allow the transaction's timeout.
-    """
-    from pyspark_zkafka.brokers.admin import KafkaAdmin
-    from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
-    from pyspark_zkafka.records.select import uses_native
-    from pyspark_zkafka.records.transactions import require_supported
-
-    # Report here, not in each task, what a task would lack.
-    uses_native(options.connection)
-    if options.once is not None:
-        require_supported(options.connection)
-    encoding = None if frame is None else plan_encoding(options, frame)
-    ledger_topic = None if options.once is None else options.once.ledger_topic
-    with open_cluster(options.connection) as cluster:
-
-        def look_up(topics: Collection[str] | None, is_complete: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-            found = cluster.snapshot(topics)
-            if is_complete(found) or not isinstance(cluster, KafkaAdmin):  # ZooKeeper knows all topics
-                return found
-            # A broker that has just started may know no topic.
-            return Retry(_LOOKUPS, _LOOKUP_PAUSE_S, time.sleep).until(is_complete, lambda: cluster.snapshot(topics))
-
-        snapshot = look_up(named_topics(options), lambda found: ledger_topic is None or ledger_topic in found.topics)
-        if options.commit is not None and options.commit.offsets:
-            partitions = Assign(tuple(options.commit.offsets))
-            topics = {tp.topic for tp in partitions.partitions}
-            require_partitions(partitions, look_up(topics, lambda found: not missing_topics(partitions, found)))
-    servers = bootstrap_servers(options.connection, snapshot)
-    refuse_old_brokers(options, [] if frame is None else frame.names, servers)
-    plan = replace(plan_topics(servers, snapshot, options.partitioner), encoding=encoding)
-    if options.topic is not None and options.topic not in plan.routers:
-        plan = replace(plan, routers={**plan.routers, options.topic: _created(options, servers)}, generation=None)
-    if options.once is None:
-        return plan
-    return replace(plan, ledger=_ledger(options, plan, _sink(options, snapshot), is_stream=is_stream))
-
-
-def refuse_old_brokers(options: WriteOptions, columns: Collection[str], servers: str) -> None:
-    """Raise ClusterStateError for what brokers before Kafka 0.11 would not keep. Asks a broker only about such things."""
-    from pyspark_zkafka.brokers.dialects import find_dialect
-
-    newer = {
-        "the column headers": (2, "headers" in columns),
-        "kafka.enable.idempotence=true": (2, options.connection.kafka.get("enable.idempotence") == "true"),
-        "exactly-once writes": (2, options.once is not None),
-        "the column timestamp": (1, "timestamp" in columns),
-    }
-    asked = {what: least for what, (least, is_asked) in newer.items() if is_asked}
-    if not asked:
-        return
-    found = find_dialect(servers, options.connection.kafka).record_format
-    refused = [f"{what} (Kafka {_FORMATS[least]} or later)" for what, least in asked.items() if found < least]
-    if refused:
-        raise BROKERS_TOO_OLD(
-            f"The brokers are too old for {listing(refused)}; leave it out, or upgrade the brokers; no row was written"
-        )
-
-
-def require_partitions(partitions: Assign, snapshot: ClusterSnapshot) -> None:
-    """Raise UnknownTopic if commitOffsets names a partition that does not exist: ZooKeeper would store its offset."""
-    missing = missing_topics(partitions, snapshot)
-    if missing:
-        raise UNKNOWN_TOPIC(f"commitOffsets names {listing(missing)}, which the cluster does not have; correct the names")
-
-
-def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: str) -> WritePlan:
-    """The plan for the topics of a snapshot, without a ledger; raises UnknownTopic for a topic without partitions."""
-    routers = {
-        name: Router(name, len(topic.partitions), snapshot.led(name), partitioner)
-        for name, topic in snapshot.topics.items()
-    }
-    generation = frozenset(
-        (identity, len(topic.partitions))
-        for topic in snapshot.topics.values()
-        if (identity := identity_of(topic)) is not None
-    )
-    return WritePlan(bootstrap_servers, routers, generation if len(generation) == len(routers) else None)
-
-
-def named_topics(options: WriteOptions) -> list[str] | None:
-    """The topics that the options name, each once; None, for all topics, if the rows name theirs."""
-    if options.topic is None:
-        return None
-    ledger_topic = None if options.once is None else options.once.ledger_topic
-    return list(dict.fromkeys(filter(None, (options.topic, ledger_topic))))
-
-
-def _created(options: WriteOptions, servers: str) -> Router:
-    """The router of the option's topic. Asking the brokers for a missing topic may create it."""
-    from pyspark_zkafka.records.producer import producer_properties
-    from pyspark_zkafka.records.select import open_producer
-
-    topic = options.topic or ""
-    with open_producer(options.connection, producer_properties(options.connection, servers)) as producer:
-        return Router(topic, *producer.partitions_of(topic), options.partitioner)
-
-
-def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> SinkIdentity | None:
-    """The topic of the rows. None if rows name their topics, the topic also has the ledger, or it has no identity."""
-    from pyspark_zkafka.cluster import open_cluster
-
-    name = options.topic
-    if name is None or name == options.ledger_topic:
-        return None
-    if name not in snapshot.topics:  # the brokers have created it since
-        with open_cluster(options.connection) as cluster:
-            snapshot = cluster.snapshot([name])
-    return identity_of(snapshot.topics.get(name))
-
-
-def identity_of(topic: Topic | None) -> SinkIdentity | None:
-    """The identity of a topic; None if there is no topic, or its identity is unknown."""
-    found = None if topic is None else topic.topic_id or topic.czxid
-    return None if topic is None or found is None else SinkIdentity(topic.name, found)
-
-
-def _ledger(options: WriteOptions, plan: WritePlan, sink: SinkIdentity | None, *, is_stream: bool) -> LedgerPlan:
-    from pyspark_zkafka.records.transactions import require_transaction_timeout
-
-    topic = options.ledger_topic
-    if topic not in plan.routers:
-        raise UNKNOWN_TOPIC(f"The cluster has no topic {topic}, which ledgerTopic names; create it, or correct the name")
-    require_transaction_timeout(options.connection, plan.bootstrap_servers)
-    ledger = LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex, sink)
-    return ledger if options.commit is None else replace(ledger, job=_job(options, options.commit, plan, ledger))
-
-
-def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
-    """The job that commits the offsets; None if they are too many for an entry, or committed. Blocks for some requests."""
-    from pyspark_zkafka.group.offsets import open_group_offsets
-
-    if options.once is None or not commit.offsets:
-        return None
-    queries = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
-    servers = plan.bootstrap_servers
-    names = [QueryName(options.once.prefix, query) for query in queries]
-    ledgers = [open_ledger(options.connection, servers, name, ledger) for name in names]
-    found = [last for each in ledgers if (last := last_job(each.name.query, _entries(each).values())) is not None]
-    others = ledgers[0].others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
-    own = {(str(name), ledger.topic) for name in names}
-    moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
-    elsewhere = [last for last in moved if last is not None]
-    asked = {*commit.offsets, *(tp for last in (*found, *elsewhere) for tp in last.partitions)}
-    with open_group_offsets(options.connection, servers, commit) as offsets:
-        # If two stores differ, the larger offset: a job that was killed may have committed to the first only.
-        committed = {tp: stored.offset for tp, stored in offsets.committed(sorted(asked)).items()}
-    job = group_job(queries[0], commit.offsets, found, committed, elsewhere)
-    return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
-
-
-def open_ledger(connection: ConnectionOptions, servers: str, name: QueryName, plan: LedgerPlan) -> Ledger:
-    """The ledger of a query."""
-    from pyspark_zkafka.brokers.ledger_offsets import Ledger
-
-    return Ledger(servers, connection.kafka, name, plan.topic, plan.partitions, plan.sink)
-
-
-def _entries(ledger: Ledger, slots: Collection[int] | None = None) -> dict[int, Entry]:
-    """The entries of these slots, or of all slots.
-
-    Waits for transactions that are being committed. A transaction that is still open after that may be a killed task's.
-    """
-    try:
-        return replace(ledger, timeout_s=_COMPLETION_S).entries_of(slots)
-    except BrokersUnavailable:
-        return replace(ledger, waits=False).entries_of(slots)
-
-
-def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Send all rows of a task and wait until each is acknowledged. Without rows, at-least-once writes open nothing.
-
-    Raises DeliveryFailed, with the first failure's topic, partition and cause, and the counts; for an exactly-once write
-    also what `write_rows_once` raises.
-    """
-    with prepared_worker(for_task=True):
-        from pyspark.taskcontext import TaskContext
-
-        from pyspark_zkafka.records.producer import producer_properties
-        from pyspark_zkafka.records.select import hash_function, open_producer
-
-        if plan.ledger is not None:
-            from pyspark_zkafka.write.exactly_once import write_rows_once
-
-    context = TaskContext.get()
-    if plan.ledger is not None:
-        return write_rows_once(options, plan, batches, context)
-    first = next((batch for batch in batches if batch.num_rows > 0), None)
-    if first is None:
-        return Written()
-    properties = producer_properties(options.connection, plan.bootstrap_servers)
-    with open_producer(options.connection, properties, plan.generation) as producer:
-        task = RowSender(options, plan, producer, first_turn(context), hash_function(options.connection))
-        rows = chain([first], batches)
-        for batch in rows if is_within_pyspark() else gathered(rows):
-            task.send(batch)
-        return task.finish()
-
-
-class RowSender:
-    """Routes and sends batches, and counts rows; `observe` is called with each batch before it is sent."""
-
-    def __init__(
-        self,
-        options: WriteOptions,
-        plan: WritePlan,
-        producer: CountingProducer,
-        turn: int,
-        hash_keys: HashKeys,
-        observe: Callable[[OutgoingBatch], None] | None = None,
-    ) -> None:
-        self._options = options
-        self._routers = dict(plan.routers)
-        self._producer = producer
-        self._hash_keys = hash_keys
-        self._observe = observe
-        self._encode = row_encoder(plan.encoding)
-        self._turns = defaultdict[str, int](lambda: turn)
-        self._sent = 0
-
-    def send(self, batch: pa.RecordBatch) -> None:
-        """Route all rows of a batch, then send them: an invalid row is found before any is sent."""
-        routed = [(part, self._route(part)) for part in outgoing(batch, self._options.topic, self._encode)]
-        for part, partitions in routed:
-            if self._observe is not None:
-                self._observe(part)
-            self._producer.send(part, partitions)
-            self._sent += len(partitions)
-
-    def finish(self) -> Written:
-        """Wait until each row is acknowledged, and return the counts."""
-        self._producer.flush()
-        acknowledged = self._producer.acknowledged
-        if self._sent != acknowledged:
-            raise DELIVERY_MISCOUNTED(
-                f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers. Write "
-                "again, and report this with the transport's log; for librdkafka, set kafka.debug=msg, and the logger "
-                "pyspark_zkafka.librdkafka to DEBUG",
-            )
-        return Written(acknowledged)
-
-    def _route(self, part: OutgoingBatch) -> npt.NDArray[np.int32]:
-        router = self._routers.get(part.topic)
-        if router is None:
-            found = self._producer.partitions_of(part.topic)
-            router = self._routers[part.topic] = Router(part.topic, *found, self._options.partitioner)
-        turn = self._turns[part.topic]
-        partitions, self._turns[part.topic] = router.route(len(part.value), part.key, part.partition, turn, self._hash_keys)
-        return partitions
-
-
 def _require_repeated(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Compare the slots without rows with the ledger. Blocks for a few requests if there are any."""
     empty = [m.empty for m in messages if isinstance(m, Written) and m.empty is not None]
@@ -463,14 +125,7 @@ def _require_repeated(options: WriteOptions, messages: Sequence[WriterCommitMess
     ledger = open_ledger(options.connection, one.servers, one.name, one.ledger)
     may_be_another_run = any(attempt.may_be_recorded for attempt in attempts)
     slots = None if may_be_another_run else [attempt.slot for attempt in attempts]
-    require_repeated(attempts, _entries(ledger, slots))
-
-
-def first_turn(context: TaskContext | None) -> int:
-    """Vary the first partition by task and micro-batch: otherwise the first ones would receive all small batches."""
-    if context is None:
-        return 0
-    return context.partitionId() + int(context.getLocalProperty("streaming.sql.batchId") or 0)
+    require_repeated(attempts, read_entries(ledger, slots))
 
 
 def total(messages: Sequence[WriterCommitMessage | None]) -> Written:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.testing import LocalCluster
-    from pyspark_zkafka.write.writers import Written
+    from pyspark_zkafka.write.rows import Written
 
 pytestmark = pytest.mark.server
 
@@ -143,7 +143,7 @@ def test_many_slots_without_rows(moving: SlotQuery, monkeypatch: pytest.MonkeyPa
         return read(admin, *asked, stable=stable)
 
     monkeypatch.setattr(GroupAdmin, "committed_metadata", note)
-    monkeypatch.setattr("pyspark_zkafka.write.writers._COMPLETION_S", 1.0)
+    monkeypatch.setattr("pyspark_zkafka.write.plan._COMPLETION_S", 1.0)
     moving.commit(1, written, *empty)
     assert waits == [True]
     with open_entry(moving.options, QueryName("zkafka", moving.query), slot=9, width=2):

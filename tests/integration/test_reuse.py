@@ -23,7 +23,8 @@ from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records import select as choice
 from pyspark_zkafka.records.producer import producer_properties
-from pyspark_zkafka.write.writers import ZKafkaWriter, plan_write
+from pyspark_zkafka.write.plan import plan_write
+from pyspark_zkafka.write.writers import ZKafkaWriter
 from tests.support.librdkafka_log import ClientNames, librdkafka_log
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.source import ZKafkaDataSource
 from pyspark_zkafka.write import writers
-from pyspark_zkafka.write.writers import WritePlan, ZKafkaStreamWriter, plan_write
+from pyspark_zkafka.write.plan import WritePlan, plan_write
+from pyspark_zkafka.write.writers import ZKafkaStreamWriter
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from kazoo.client import KazooClient
 from pyspark_zkafka.cluster import open_cluster
 from pyspark_zkafka.options.batch import parse_connection, parse_write
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.write.writers import plan_write, write_rows
+from pyspark_zkafka.write.plan import plan_write
+from pyspark_zkafka.write.rows import write_rows
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.eventually import eventually
 

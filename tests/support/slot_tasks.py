@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark_zkafka.model.ledger import QueryName, key_of
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.records.producer import GroupOffset
-from pyspark_zkafka.write.writers import Written, plan_write
+from pyspark_zkafka.write.plan import plan_write
+from pyspark_zkafka.write.rows import Written
 
 if TYPE_CHECKING:
     from pyspark_zkafka.options.values import WriteOptions

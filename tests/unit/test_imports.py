@@ -14,7 +14,8 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.readers import PushdownReader, SplitPartition, ZKafkaReader, ZKafkaStreamReader
-from pyspark_zkafka.write.writers import WritePlan, ZKafkaStreamWriter, ZKafkaWriter
+from pyspark_zkafka.write.plan import WritePlan
+from pyspark_zkafka.write.writers import ZKafkaStreamWriter, ZKafkaWriter
 
 READ = {"zookeeper.connect": "localhost:2181", "subscribe": "t"}
 WRITE = parse_write({"zookeeper.connect": "localhost:2181", "topic": "t"})

@@ -26,7 +26,7 @@ import pytest
 from pyspark_zkafka.errors import LedgerError, OptionError, ZKafkaError
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.exactly_once import write_rows_once
-from pyspark_zkafka.write.writers import WritePlan, plan_write
+from pyspark_zkafka.write.plan import WritePlan, plan_write
 from tests.faults.use.plants import PLANTS
 from tests.faults.use.runs import PROCESSES
 from tests.support.numbered_rows import numbers

@@ -14,7 +14,8 @@ from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.select import open_producer
-from pyspark_zkafka.write.writers import plan_write, write_rows
+from pyspark_zkafka.write.plan import plan_write
+from pyspark_zkafka.write.rows import write_rows
 from tests.support.both_paths import connection, same
 from tests.support.both_paths_writes import frame
 from tests.support.topics import arrived

@@ -14,7 +14,8 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
-from pyspark_zkafka.write.writers import plan_write, write_rows
+from pyspark_zkafka.write.plan import plan_write
+from pyspark_zkafka.write.rows import write_rows
 
 COLUMNS = pa.schema([("key", pa.string()), ("offset", pa.int64())])
 

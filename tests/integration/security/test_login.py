@@ -13,7 +13,7 @@ from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.read.readers import SplitPartition, ZKafkaReader
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.write.writers import plan_write
+from pyspark_zkafka.write.plan import plan_write
 from tests.support.security import (
     JAVA_PLAIN,
     JAVA_SCRAM,

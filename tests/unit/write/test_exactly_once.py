@@ -21,7 +21,8 @@ from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.write.exactly_once import Writing, _SlotTask, identify, write_rows_once
-from pyspark_zkafka.write.writers import LedgerPlan, WritePlan, Written
+from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
+from pyspark_zkafka.write.rows import Written
 from tests.support.cases import each
 
 RUN = "0b5e1f2c-6a5e-4c5b-9a43-0d0a3a1c2b3d"

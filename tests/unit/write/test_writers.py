@@ -20,20 +20,17 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, 
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.planning import Assign
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.write.writers import (
+from pyspark_zkafka.write.plan import (
     LedgerPlan,
-    RowWriter,
     WritePlan,
-    Written,
-    ZKafkaStreamWriter,
-    ZKafkaWriter,
     identity_of,
     named_topics,
     plan_topics,
     plan_write,
     require_partitions,
-    total,
 )
+from pyspark_zkafka.write.rows import Written
+from pyspark_zkafka.write.writers import RowWriter, ZKafkaStreamWriter, ZKafkaWriter, total
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 OF_TASKS = [Written(7), None, Written(1)]

@@ -24,7 +24,7 @@ from pyspark_zkafka.options.values import ConnectionOptions, Transport
 from pyspark_zkafka.records import producer
 from pyspark_zkafka.records import select as choice
 from pyspark_zkafka.records.native import library
-from pyspark_zkafka.write.writers import plan_write
+from pyspark_zkafka.write.plan import plan_write
 
 PURE = "pure Python is used"
 

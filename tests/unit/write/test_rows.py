@@ -13,7 +13,8 @@ from pyspark_zkafka.errors import DeliveryFailed, InvalidRow
 from pyspark_zkafka.model.partitioners import Router, hash_keys
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.write.writers import RowSender, WritePlan, Written, first_turn
+from pyspark_zkafka.write.plan import WritePlan
+from pyspark_zkafka.write.rows import RowSender, Written, first_turn
 
 
 class FakeProducer:
