@@ -283,8 +283,6 @@ INSTANCE_ID_TAKEN = errors.GroupError.define("""INSTANCE_ID_TAKEN
 COMMIT_BY_MEMBER = errors.GroupError.define("""COMMIT_BY_MEMBER
     A write cannot commit the batch of a group in Kafka: only the member itself can commit the group's offsets. Write
     without `commit_options`, and call `batch.commit()` afterwards.""")
-NO_MEMBERS = errors.GroupError.define("""NO_MEMBERS
-    The group has no members to plan an assignment for. Start its consumers first.""")
 
 PARTITION_OWNED = errors.PartitionOwned.define("""PARTITION_OWNED
     A live consumer of the group owns a partition whose offset was to be committed. Stop that consumer, join the group

@@ -22,7 +22,6 @@ from pyspark_zkafka.tools import (
     group_describe,
     group_files,
     group_migrate,
-    group_plan,
     group_reset,
     group_verify,
     ledger,
@@ -48,7 +47,6 @@ _groups.command("list")(group_describe.list_)
 _groups.command("describe")(group_describe.describe)
 _groups.command("members")(group_describe.members)
 _groups.command("verify")(group_verify.verify)
-_groups.command("plan")(group_plan.plan)
 _groups.command("reset-offsets")(group_reset.reset_offsets)
 _groups.command("export")(group_files.export_offsets)
 _groups.command("import")(group_files.import_offsets)

@@ -1,8 +1,8 @@
-"""``zkafka groups verify``: whether groups own their partitions properly, and their offsets are within the logs.
+"""``zkafka groups verify``: check the owners of groups' partitions, and compare offsets with the logs.
 
 `verify_group` finds everything that kafka.tools.VerifyConsumerRebalance finds: a partition of a subscribed topic without a
 registered owner. It also finds stale and foreign claims, unreadable znodes, offsets outside the log, and owners that no
-assignor computes.
+strategy assigns.
 
 References
 ----------
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
@@ -29,15 +29,17 @@ from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.tools.command import FAILED, AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import columns
 
-_UNNAMED_STRATEGIES = tuple(name for name in STRATEGIES if name != "sticky")  # registrations name sticky alone
+_UNNAMED_STRATEGIES = tuple(name for name in STRATEGIES if name != "sticky")  # registrations name only sticky
 _SHOWN, _SHOWN_BYTES = 3, 40
 
 _LEADER = "check that the partition has a leader that is reachable from here, and run this again"
 _REBALANCE = "run this again when the rebalance is over; if it stays, restart a member, and see the members' logs"
 _MAY_BE_READABLE = "JVM members cannot rebalance if Java rejects this regex; if so, "
 _EXPIRY = "wait until its session expires; restart a member if the partition has no owner then"
+_SAME_STRATEGY = "set the same partition.assignment.strategy for all members"
 
-_COLUMNS = columns("group topic partition problem found remedy", right="partition")
+COLUMNS = columns("group topic partition problem found remedy", right="partition")
+_JSON_ONLY = columns("owner expected_owner")  # people read them in `found`
 _PAUSE_S = 1.0
 
 _Timeout = Annotated[
@@ -47,9 +49,12 @@ _Timeout = Annotated[
 
 @reads_cluster
 def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False, timeout: _Timeout = 0.0) -> None:
-    """Verify groups: each partition of a subscribed topic has one live owner, and offsets are within the logs.
+    """Verify groups: each partition of a subscribed topic has its expected owner, and offsets are within the logs.
 
-    Without ZooKeeper, groups that Kafka coordinates: that they can be read, and that offsets are within the logs.
+    Without ZooKeeper, verify that groups in Kafka can be read, and that their offsets are within the logs.
+
+    The expected owner is the thread that the members' strategy assigns the partition to. JVM members do not name their
+    strategy; verify assumes the strategy that fits the present owners best.
 
     The exit status is 1 if a problem is found. While members rebalance, partitions have no owner for some seconds: see
     --timeout.
@@ -67,10 +72,10 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
     target.output.note(*reports.logs.problems, *reports.member_notes)
     is_unknown = servers.zookeeper is None and reports.kafka_problem is not None
     rows = list(map(asdict, problems))
-    if target.output.as_json or target.output.fits(rows, _COLUMNS):
+    if target.output.as_json or target.output.fits(rows, COLUMNS):
         empty = "No problem was found in what can be read." if is_unknown else "No problem was found."
-        target.output.rows(rows, _COLUMNS, empty)
-    else:  # paragraphs, as the remedy may be a command to copy
+        target.output.rows(rows, COLUMNS, empty, in_json=(*COLUMNS, *_JSON_ONLY))
+    else:  # paragraphs, because the remedy may be a command to copy
         for problem in problems:
             place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
             found, remedy = f"  {problem.found}", f"  -> {problem.remedy}"
@@ -83,7 +88,12 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A finding: its kind, the state that was found, and what to do; `partition` is None where all are concerned."""
+    """A finding: its kind, the state that was found, and what to do.
+
+    `topic` and `partition` are None if the problem concerns the whole group. `owner` is the thread that owns the partition
+    in ZooKeeper, and `expected_owner` the thread that the members' strategy assigns it to. Either is None if there is no
+    such thread.
+    """
 
     group: str
     topic: str | None
@@ -91,6 +101,16 @@ class Problem:
     problem: str
     found: str
     remedy: str
+    owner: str | None = None
+    expected_owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The owner of each partition by a strategy."""
+
+    strategy: str
+    owners: Mapping[TopicPartition, str]
 
 
 def verify_groups(reports: GroupReports) -> list[Problem]:
@@ -115,21 +135,57 @@ def verify_groups(reports: GroupReports) -> list[Problem]:
 
 
 def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> list[Problem]:
-    """The problems of a group: of its znodes, its owners by partition, its offsets by partition, and its assignment.
+    """Return the problems of a group: of its znodes, its strategies, its owners by partition, and its offsets by partition.
 
     `logs` has the bounds of all existing partitions of the group's topics.
     """
     # If members own internal topics, their filters do not exclude these.
     owned = {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}
     threads = threads_by_topic(group.registrations, {tp.topic for tp in logs}, INTERNAL_TOPICS - owned)
-    owners = list(_owner_problems(group, threads, logs))
-    is_settled = not owners and not group.unreadable_members and not group.unreadable_owners
-    return [
+    expected = expected_assignment(group, threads, logs)
+    problems = [
         *_znode_problems(group),
-        *owners,
+        *_strategy_problems(group),
+        *_owner_problems(group, threads, logs, expected),
         *_offset_problems(group, group.offsets, logs),
-        *(_assignment_problems(group, threads, logs) if is_settled else ()),
     ]
+    owners = {tp: owner.thread for tp, owner in group.owners.items()}
+    return [_with_owners(problem, owners, {} if expected is None else expected.owners) for problem in problems]
+
+
+def _with_owners(problem: Problem, owners: Mapping[TopicPartition, str], expected: Mapping[TopicPartition, str]) -> Problem:
+    if problem.topic is None or problem.partition is None:
+        return problem
+    tp = TopicPartition(problem.topic, problem.partition)
+    return replace(problem, owner=owners.get(tp), expected_owner=expected.get(tp))
+
+
+def expected_assignment(
+    group: GroupReport, threads: Mapping[str, tuple[str, ...]], partitions: Iterable[TopicPartition]
+) -> Assignment | None:
+    """Return the assignment that the members compute. It leaves out members with unreadable registrations.
+
+    If registrations name no strategy, it is the assignment of JVM members' strategies that changes the fewest owners.
+    Return None without members, or if they have different strategies or one that is unknown here.
+
+    `threads` has the threads that subscribe to each topic, and `partitions` the existing partitions.
+    """
+    named = {registration.assignor for registration in group.registrations.values()}
+    if len(named) != 1 or not named <= {None, *STRATEGIES}:
+        return None
+    owners = {tp: owner.thread for tp, owner in group.owners.items()}
+    numbers = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(partitions).items()}
+    subscribers = Subscribers(threads, numbers, owners)
+    strategies = list(filter(None, named)) or _UNNAMED_STRATEGIES
+    assignments = [Assignment(strategy, assign(strategy, subscribers)) for strategy in strategies]
+    return min(assignments, key=lambda found: sum(owners.get(tp, thread) != thread for tp, thread in found.owners.items()))
+
+
+def _strategy_problems(group: GroupReport) -> Iterator[Problem]:
+    named = {registration.assignor for registration in group.registrations.values()}
+    if len(named) > 1:
+        found = f"members assign by {', '.join(sorted(strategy or 'range or roundrobin' for strategy in named))}"
+        yield Problem(group.name, None, None, "different strategies", found, _SAME_STRATEGY)
 
 
 def _znode_problems(group: GroupReport) -> Iterator[Problem]:
@@ -144,9 +200,14 @@ def _znode_problems(group: GroupReport) -> Iterator[Problem]:
 
 
 def _owner_problems(
-    group: GroupReport, threads: Mapping[str, tuple[str, ...]], logs: Mapping[TopicPartition, LogBounds]
-) -> Iterator[Problem]:
+    group: GroupReport,
+    threads: Mapping[str, tuple[str, ...]],
+    logs: Mapping[TopicPartition, LogBounds],
+    expected: Assignment | None,
+) -> list[Problem]:
+    """Return the problems of missing and improper owners; if there are none, of owners that are not the expected ones."""
     unreadable = {znode.path for znode in group.unreadable_owners}
+    problems = []
     for tp in sorted({*group.owners, *(tp for tp in logs if tp.topic in threads)}):
         owner = group.owners.get(tp)
         if owner is not None:
@@ -156,13 +217,27 @@ def _owner_problems(
         else:
             found = ("no owner", f"subscribed by {listing(threads[tp.topic], _SHOWN)}", _REBALANCE)
         if found is not None:
-            yield Problem(group.name, tp.topic, tp.partition, *found)
+            kind, text, remedy = found
+            if expected is not None and tp in expected.owners:
+                text = f"{text}; {expected.strategy} assigns the partition to {expected.owners[tp]}"
+            problems.append(Problem(group.name, tp.topic, tp.partition, kind, text, remedy))
+    if problems or group.unreadable_members or unreadable or expected is None:
+        return problems
+    return [
+        Problem(
+            *(group.name, tp.topic, tp.partition, "unexpected assignment"),
+            f"{group.owners[tp].thread} owns it; {expected.strategy} assigns the partition to {thread}",
+            _SAME_STRATEGY,
+        )
+        for tp, thread in expected.owners.items()
+        if group.owners[tp].thread != thread
+    ]
 
 
 def _claim_problem(
     group: GroupReport, tp: TopicPartition, owner: Owner, threads: tuple[str, ...], exists: bool
 ) -> tuple[str, str, str] | None:
-    """The problem of a claim, what was found and the remedy; None for a claim by a live thread of the topic."""
+    """Return the kind of a claim's problem, what was found, and the remedy; None if a live thread of the topic owns it."""
     member, path = group.members.get(owner.consumer), group_znodes.owner_path(group.name, tp)
     if member is None:
         if owner.consumer in group.unreadable_members:
@@ -218,29 +293,3 @@ def _offset_problem(group: str, tp: TopicPartition, committed: StoredOffset, log
     if committed.offset > log.end:
         return "offset beyond the log", f"offset {committed.offset}, and the log ends at {log.end}", f"{reset} --to-latest"
     return None
-
-
-def _assignment_problems(
-    group: GroupReport,
-    threads: Mapping[str, tuple[str, ...]],
-    logs: Mapping[TopicPartition, LogBounds],
-) -> Iterator[Problem]:
-    """The problem of owners that no assignor computes; all partitions have proper owners."""
-    # A registration may name an unknown strategy, or none.
-    strategies = {registration.assignor for registration in group.registrations.values()}
-    if len(strategies) > 1:
-        names = ", ".join(sorted(strategy or "range or roundrobin" for strategy in strategies))
-        remedy = "set the same partition.assignment.strategy for all members"
-        yield Problem(group.name, None, None, "different strategies", f"members assign by {names}", remedy)
-        return
-    for strategy in strategies & {None, *STRATEGIES}:  # one, or none
-        considered = _UNNAMED_STRATEGIES if strategy is None else (strategy,)
-        owners = {tp: owner.thread for tp, owner in group.owners.items() if tp in logs}
-        partitions = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(logs).items()}
-        subscribers = Subscribers(threads, partitions, owners)
-        others = {s: [tp for tp, thread in assign(s, subscribers).items() if owners.get(tp) != thread] for s in considered}
-        nearest = min(others, key=lambda strategy: len(others[strategy]))
-        if others[nearest]:
-            found = f"{nearest} assigns {len(others[nearest])} partitions to others: {listing(others[nearest], _SHOWN)}"
-            remedy = "set the same partition.assignment.strategy for all members; compare with zkafka groups plan"
-            yield Problem(group.name, None, None, "unexpected assignment", found, remedy)

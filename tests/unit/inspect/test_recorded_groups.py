@@ -11,8 +11,8 @@ import pytest
 
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, PartitionReport, decode_groups
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.tools.group_verify import verify_group
-from pyspark_zkafka.tools.output import Output, columns
+from pyspark_zkafka.tools.group_verify import COLUMNS, verify_group
+from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "cli" / "groups"
@@ -103,9 +103,6 @@ def test_verdicts_are_those_of_kafka(recorded: Recorded, capsys: pytest.CaptureF
         verdict = (recorded.folder / f"verify-{name}.txt").read_text().strip()
         assert verdict == (FAILED if problems and name not in BEYOND_KAFKA else SUCCESSFUL)
     assert {name for name, problems in found.items() if problems} == {*BEYOND_KAFKA, "thread", "unowned", "zombie"}
-    Output().rows(
-        [asdict(problem) for problems in found.values() for problem in problems],
-        columns("group topic partition problem found remedy", right="partition"),
-    )
+    Output().rows([asdict(problem) for problems in found.values() for problem in problems], COLUMNS)
     written = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert written == [line.rstrip() for line in (recorded.folder / "zkafka-verify.txt").read_text().splitlines()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 
 import pytest
 import typer
@@ -26,6 +28,7 @@ from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
+from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import active
 
@@ -44,7 +47,10 @@ def test_exit_status(run: Callable[..., list[Row]], capsys: pytest.CaptureFixtur
     assert caught.value.exit_code == 1
     shown = capsys.readouterr()
     assert "No broker leads t-0, t-1" in shown.err
-    assert '"partition": 1' in shown.out
+    unverified, unowned = sorted(json.loads(shown.out), key=itemgetter("partition"))
+    assert list(unowned)[:6] == ["group", "topic", "partition", "problem", "found", "remedy"]
+    assert (unowned["partition"], unowned["owner"], unowned["expected_owner"]) == (1, None, "g_a-0")
+    assert (unverified["partition"], unverified["owner"], unverified["expected_owner"]) == (0, "g_a-0", "g_a-0")
 
 
 # --- problems ----------------------------------------------------------------------------------------------------------
@@ -174,24 +180,76 @@ def test_remedies_with_hostile_names() -> None:
     assert all(remedy.split(" ", 3)[3].startswith("'a;curl x|sh #' --topic ") for remedy in remedies)
 
 
+SIX = {TopicPartition("t", n): LogBounds() for n in range(6)}
+TWO = {f"g_c{n}": Member(ConsumerRegistration({"t": 1}), n) for n in (1, 2)}
+STICKY = {name: Member(replace(m.registration, assignor="sticky"), m.session) for name, m in TWO.items()}
+
+
+def owned_by(*consumers: int) -> dict[TopicPartition, Owner]:
+    """Return owners of the first of six partitions, by the numbers of their consumers."""
+    return {tp: Owner(f"g_c{n}-0", n) for tp, n in zip(SIX, consumers, strict=False)}
+
+
 def test_unexpected_assignment() -> None:
-    """An assignment that no strategy of JVM members gives is a problem, and the nearest strategy is named."""
-    logs = {TopicPartition("t", n): LogBounds() for n in range(6)}
-    members = {f"g_c{n}": Member(ConsumerRegistration({"t": 1}), n) for n in (1, 2)}
-    owners = {tp: Owner(f"g_c{n}-0", n) for tp, n in zip(logs, (1, 1, 2, 2, 2, 1), strict=True)}
-    (problem,) = verify_group(GroupReport("g", members, owners), logs)
-    assert problem.problem == "unexpected assignment"
-    assert problem.found == "range assigns 2 partitions to others: t-2, t-5"
-    sticky = {name: Member(replace(m.registration, assignor="sticky"), m.session) for name, m in members.items()}
-    assert verify_group(GroupReport("g", sticky, owners), logs) == []
-    mixed = GroupReport("g", {**members, "g_c1": sticky["g_c1"]}, owners)
-    assert [p.problem for p in verify_group(mixed, logs)] == ["different strategies"]
+    """If no strategy of JVM members gives the assignment, each partition that moves by the nearest one is a problem."""
+    owners = owned_by(1, 1, 2, 2, 2, 1)
+    found = verify_group(GroupReport("g", TWO, owners), SIX)
+    assert [(p.partition, p.problem, p.owner, p.expected_owner) for p in found] == [
+        (2, "unexpected assignment", "g_c2-0", "g_c1-0"),
+        (5, "unexpected assignment", "g_c1-0", "g_c2-0"),
+    ]
+    assert found[0].found == "g_c2-0 owns it; range assigns the partition to g_c1-0"
+    assert verify_group(GroupReport("g", STICKY, owners), SIX) == []
+
+
+@each(
+    ("members", "expected"),
+    [
+        (TWO, "g_c1-0"),
+        (STICKY, "g_c2-0"),
+        ({**TWO, "g_c1": STICKY["g_c1"]}, None),
+        ({"g_c1": Member(ConsumerRegistration({"t": 1}, assignor="newer"), 1)}, None),
+    ],
+)
+def test_expected_owner(members: dict[str, Member], expected: str | None) -> None:
+    """A partition without an owner has an expected owner, if the members have one known strategy."""
+    owners = {tp: owner for tp, owner in owned_by(1, 1, 2, 1, 2, 2).items() if tp.partition != 2}
+    (problem,) = [p for p in verify_group(GroupReport("g", members, owners), SIX) if p.problem == "no owner"]
+    assert (problem.partition, problem.owner, problem.expected_owner) == (2, None, expected)
+    assert ("assigns the partition to" in problem.found) == (expected is not None)
+
+
+def test_nearest_strategy() -> None:
+    """The expected owner of a partition without an owner is by the strategy that fits the other owners best."""
+    threads = threads_by_topic({name: member.registration for name, member in TWO.items()}, ["t"])
+    assigned = assign("roundrobin", Subscribers(threads, {"t": tuple(range(6))}))
+    owners = {tp: Owner(thread, TWO[thread[:-2]].session) for tp, thread in assigned.items()}
+    for tp, owner in owners.items():
+        (problem,) = verify_group(GroupReport("g", TWO, {t: o for t, o in owners.items() if t != tp}), SIX)
+        assert (problem.problem, problem.expected_owner) == ("no owner", owner.thread)
+
+
+def test_different_strategies() -> None:
+    """Different strategies are a problem, in a group that has settled as in one that has not."""
+    mixed = GroupReport("g", {**TWO, "g_c1": STICKY["g_c1"]}, owned_by(1, 1, 2, 2, 2, 1))
+    (problem,) = verify_group(mixed, SIX)
+    assert (problem.problem, problem.owner, problem.expected_owner) == ("different strategies", None, None)
+    kinds = {p.problem for p in verify_group(replace(mixed, owners={}), SIX)}
+    assert kinds == {"different strategies", "no owner"}
 
 
 def test_unknown_strategy() -> None:
     """An unknown strategy in a registration is not verified."""
     unknown = Member(ConsumerRegistration({"t": 1}, assignor="newer"), 7)
     assert problems(replace(GROUP, members={"g_c1": unknown})) == []
+
+
+def test_unreadable_member_gets_no_partition() -> None:
+    """The expected owner is one of the members that can be read."""
+    path = "/consumers/g/ids/g_c2"
+    unreadable = {"g_c2": UnreadableZnode(path, CodecError(path, b"t", "a registration"))}
+    found = verify_group(GroupReport("g", {"g_c1": TWO["g_c1"]}, unreadable_members=unreadable), SIX)
+    assert {p.expected_owner for p in found if p.problem == "no owner"} == {"g_c1-0"}
 
 
 def test_internal_topics() -> None:
