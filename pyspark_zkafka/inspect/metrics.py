@@ -33,7 +33,7 @@ class Gauge:
 def cluster_metrics(cluster: ClusterReport, *, has_controller: bool = True) -> Iterator[Gauge]:
     """Yield metrics of brokers, the controller and partitions. See `log_metrics` for the logs.
 
-    Only ZooKeeper `has_controller`: in KRaft mode, metadata name any broker.
+    Without ZooKeeper, `has_controller` is false: in KRaft mode, the metadata names any broker as the controller.
     """
     snapshot = cluster.snapshot
     brokers = snapshot.brokers.values()
@@ -172,7 +172,7 @@ def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
         lambda row: None if row.commit_us is None else row.commit_us / _US_PER_S,
     )
     yield total("kafka_consumergroup_current_offset_sum", "Current Offset", lambda row: row.offset)
-    # An offset beyond the end of its log does not make up for another lag.
+    # A negative lag counts as 0: an offset beyond the end of one log must not hide the lag of another.
     lag_sum = "kafka_consumergroup_lag_sum"
     yield total(lag_sum, "Current Approximate Lag", lambda row: None if row.lag is None else max(0, row.lag))
     owners = {(*_row_labels(row), row.consumer, row.host or ""): 1.0 for row in rows if row.consumer is not None}
