@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +18,7 @@ from pyspark_zkafka.model.assignors import topics_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.model.view_tables import Row, timestamp_us
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition, Partition
 
@@ -31,7 +32,6 @@ OffsetsStorage = Literal["zookeeper", "kafka", "both"]
 
 _GENERATED = re.compile(r"(?P<host>.+)-[0-9]{1,19}-[0-9a-f]{1,8}")
 _SHOWN = 5
-_US_PER_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Owner:
 class UnreadableZnode:
     """A registration, claim or offset that consumers since Kafka 0.8 cannot read: it is malformed, or from Kafka 0.7.
 
-    `partition` is the one in the name of the znode; None for a registration, or any other name. `value` is the thread or
-    offset of a znode from Kafka 0.7; None if it is malformed.
+    `partition` comes from the name of the znode. It is None for a registration, and for a name that is not a partition.
+    `value` is the thread or offset of a znode from Kafka 0.7, and None for a malformed znode.
     """
 
     path: str
@@ -75,9 +75,9 @@ class UnreadableZnode:
 class GroupReport:
     """A consumer group: its decoded znodes, and its offsets and members in Kafka.
 
-    `topics` has the names under ``owners`` and ``offsets``, also without any partition. The mappings lack unreadable
-    registrations, claims and offsets: `unreadable_members` (by consumer), `unreadable_owners` and `unreadable_offsets`.
-    `kafka_offsets` is empty, and the state in Kafka, `in_kafka`, is None, unless they were requested.
+    `topics` has the names under ``owners`` and ``offsets``, also without any partition. Unreadable registrations, claims
+    and offsets are in `unreadable_members` (by consumer), `unreadable_owners` and `unreadable_offsets` instead. If the
+    state in Kafka was not requested, `kafka_offsets` is empty, and `in_kafka` is None.
     """
 
     name: str
@@ -296,12 +296,13 @@ class LogsReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """A partition of a group, as columns. Without topic and partition, a member that owns no partition.
+    """A partition of a group; or, without topic and partition, a member that owns no partition.
 
-    `offset` is the next one to read. With two stores, it is the larger one, where consumers with dual commits continue.
-    `latest` and `earliest` are the ends of the log. `consumer`, `host` and `thread` own the partition. `commit_us` is the
-    time of the last commit to ZooKeeper, by its clock, in microseconds since 1970. Of a member in Kafka, `consumer` is the
-    id and `client_id` the name of its client.
+    The view ``offsets``, the command and the exporter show these fields, and `lag`. `offset` is the next offset to read.
+    With two stores, it is the larger offset, where consumers with dual commits continue. `latest` and `earliest` are the
+    ends of the log. `consumer`, `host` and `thread` own the partition. `commit_us` is the time of the last commit to
+    ZooKeeper, by its clock, in microseconds since 1970. A member in Kafka has its id as `consumer`, and the name of its
+    client as `client_id`.
     """
 
     group: str
@@ -325,6 +326,19 @@ class PartitionReport:
             return None
         return self.latest - self.offset
 
+    @property
+    def place(self) -> TopicPartition | None:
+        """The topic and the number of the partition; None for a member that owns no partition."""
+        return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
+    def as_row(self) -> Row:
+        """Return the values of `PARTITION_COLUMNS`."""
+        return {name: getattr(self, name) for name in PARTITION_COLUMNS}
+
+
+PARTITION_COLUMNS = (*(each.name for each in fields(PartitionReport)), "lag")
+"""The fields of a partition's report, and the lag."""
+
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     """Group partitions by topic, in ascending order."""
@@ -334,10 +348,9 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 def _partition_report(
     group: GroupReport, tp: TopicPartition, committed: StoredOffset | None, member: DescribedMember | None, log: LogBounds
 ) -> PartitionReport:
-    """The report of a partition that is owned by a thread, or by a `member` in Kafka, or by nobody."""
+    """Return the report of a partition that is owned by a thread, by a `member` in Kafka, or by nobody."""
     in_zookeeper = None if committed is None or committed.offset < 0 else committed.offset
     in_kafka = group.kafka_offsets.get(tp)
-    modified_ms = None if committed is None else committed.modified_ms
     found = PartitionReport(
         group=group.name,
         topic=tp.topic,
@@ -345,7 +358,7 @@ def _partition_report(
         offset=max((offset for offset in (in_zookeeper, in_kafka) if offset is not None), default=None),
         latest=log.end,
         earliest=log.start,
-        commit_us=None if modified_ms is None else modified_ms * _US_PER_MS,
+        commit_us=None if committed is None else timestamp_us(committed.modified_ms),
         zookeeper_offset=in_zookeeper,
         kafka_offset=in_kafka,
     )
@@ -383,9 +396,9 @@ class GroupReports:
     def partitions(self) -> list[PartitionReport]:
         """Reports of each group's partitions, by topic and number, and then of its members without partitions.
 
-        A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist
-        or not. Its topics are the topics that it owns, has offsets of, or subscribes to. Of a group that only Kafka has,
-        partitions with a member or an offset are reported, as kafka-consumer-groups does.
+        A group's partitions are the existing partitions of its topics, and every partition with a claim or an offset, even
+        if it does not exist. Its topics are the topics that it owns, has offsets of, or subscribes to. A group that only
+        Kafka has gets a report for each partition with a member or an offset, as in kafka-consumer-groups.
         """
         logs = self.logs.bounds
         by_topic = partitions_by_topic(logs)
@@ -409,9 +422,7 @@ class GroupReports:
 
     def has_lag(self, row: PartitionReport) -> bool:
         """Return True if a row counts in its group's lag: it has an offset, and its partition exists."""
-        if row.topic is None or row.partition is None or row.offset is None:
-            return False
-        return TopicPartition(row.topic, row.partition) in self.logs.bounds
+        return row.offset is not None and row.place in self.logs.bounds
 
     @property
     def member_counts(self) -> dict[str, tuple[int, int]]:
@@ -444,8 +455,8 @@ def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = No
     notes = []
     if both:
         notes.append(
-            f"Members in ZooKeeper and in Kafka at the same time: {listing(both, _SHOWN)}; neither kind sees the other, "
-            "and both read all partitions; stop one of them"
+            f"Members in ZooKeeper and in Kafka at the same time: {listing(both, _SHOWN)}. Neither kind sees the other, "
+            "and both read all partitions; stop one kind"
         )
     if alone and not shown:
         tool = "`zkafka groups members --bootstrap-server`"
@@ -456,7 +467,7 @@ def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = No
 
 
 def total_lag(lags: Collection[int | None]) -> int | None:
-    """Return the sum of lags; an offset beyond the end of its log does not make up for another lag.
+    """Return the sum of the lags, or None if a lag is unknown or there is no lag. A negative lag counts as 0.
 
     >>> total_lag([5, -2, 1]), total_lag([5, None]), total_lag([])
     (6, None, None)

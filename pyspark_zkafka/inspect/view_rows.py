@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyspark_zkafka.inspect.groups import GroupReport, UnreadableZnode
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, UnreadableZnode
 from pyspark_zkafka.inspect.reads import ClusterReport
-from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.model.view_tables import Row, timestamp_us
+from pyspark_zkafka.model.view_tables import VIEWS, Row, timestamp_us
 from pyspark_zkafka.model.znodes.cluster import AdminState
 from pyspark_zkafka.model.znodes.groups import LegacyPartition, consumer_of_thread
 
 
 def broker_rows(cluster: ClusterReport) -> list[Row]:
-    """Return one row for each broker, by id. Host and port are the registered ones, or the first endpoint's."""
+    """Return one row for each broker, by id. `host` and `port` are as registered, or those of the first endpoint."""
     if cluster.registrations is None:
         return [_broker_row(broker) for _, broker in sorted(cluster.snapshot.brokers.items())]
     rows: list[Row] = []
@@ -39,7 +39,7 @@ def _broker_row(broker: Broker) -> Row:
 
 
 def topic_rows(cluster: ClusterReport) -> list[Row]:
-    """Return one row for each topic, by name. Without the column `config` if the topics' own settings are unknown.
+    """Return one row for each topic, by name. They lack `config` if the topics' own settings are unknown.
 
     As in Kafka's tool, `replication` is the number of the first partition's replicas.
     """
@@ -166,20 +166,23 @@ def owner_rows(group: GroupReport) -> list[Row]:
     return sorted(rows, key=_order)
 
 
-def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> list[Row]:
-    """Return one row for each committed offset, by topic and partition. `latest` has the known ends of logs.
+def offset_rows(reports: GroupReports) -> list[Row]:
+    """Return one row for each committed offset, by group, topic and partition.
 
-    A negative offset means no offset: its lag is null. The lag is negative for an offset beyond the end of the log.
+    The lag is negative for an offset beyond the end of the log. It is null for a negative offset, which means no offset.
     """
     rows: list[Row] = []
-    for tp, committed in group.offsets.items():
-        offset, end = committed.offset, latest.get(tp)
-        row = {"group": group.name, **tp._asdict(), "offset": offset, "timestamp": timestamp_us(committed.modified_ms)}
-        rows.append(row if end is None else {**row, "latest": end, "lag": end - offset if offset >= 0 else None})
-    for znode in group.unreadable_offsets:
-        found = _unreadable_row(group, znode, {"offset": znode.value})
-        rows.append({**found, "timestamp": timestamp_us(znode.modified_ms)})
-    return sorted(rows, key=_order)
+    for report in reports.partitions:
+        stored = None if report.place is None else reports.groups[report.group].offsets.get(report.place)
+        if stored is not None or report.offset is not None:
+            offset = report.offset if stored is None else stored.offset
+            row = {**report.as_row(), "offset": offset, "timestamp": report.commit_us}
+            rows.append({name: row[name] for name in VIEWS["offsets"].columns if name in row})
+    for group in reports.groups.values():
+        for znode in group.unreadable_offsets:
+            found = _unreadable_row(group, znode, {"offset": znode.value})
+            rows.append({**found, "timestamp": timestamp_us(znode.modified_ms)})
+    return sorted(rows, key=lambda row: (row["group"], *_order(row)))
 
 
 def kafka_group_row(group: GroupReport) -> Row:
@@ -189,7 +192,7 @@ def kafka_group_row(group: GroupReport) -> Row:
 
 
 def kafka_member_rows(group: GroupReport) -> list[Row]:
-    """Return one row for each member of a group in Kafka, by id. What it subscribes to is not known."""
+    """Return one row for each member of a group in Kafka, by id. Its subscription is unknown."""
     members = {} if group.in_kafka is None else group.in_kafka.members
     return [{"group": group.name, "consumer": consumer, "readable": True} for consumer in sorted(members)]
 
@@ -199,17 +202,8 @@ def kafka_owner_rows(group: GroupReport) -> list[Row]:
     return [{"group": group.name, **tp._asdict(), "consumer": m.id} for tp, m in sorted(group.kafka_owners.items())]
 
 
-def kafka_offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> list[Row]:
-    """Return one row for each committed offset of a group in Kafka, by topic and partition; see `offset_rows`."""
-    return [
-        {"group": group.name, **tp._asdict(), "offset": offset, "latest": end, "lag": None if end is None else end - offset}
-        for tp, offset in sorted(group.kafka_offsets.items())
-        for end in (latest.get(tp),)
-    ]
-
-
 def _unreadable_row(group: GroupReport, znode: UnreadableZnode, found: Row) -> Row:
-    """Return the row of a claim or offset: with the error if it is malformed, with `found` if it is from Kafka 0.7."""
+    """Return the row of a claim or offset: with `found` if it is from Kafka 0.7, or else with the error."""
     row: Row = {"group": group.name, "topic": znode.path.split("/")[-2]}
     if znode.partition is not None:
         row = {**row, "partition": znode.partition.partition}

@@ -13,7 +13,7 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, describe_migration
 from pyspark_zkafka.errors import CodecError, GroupError, ZKafkaError, ZooKeeperRefused, listing
 from pyspark_zkafka.inspect import view_rows as rows
-from pyspark_zkafka.inspect.groups import decode_groups
+from pyspark_zkafka.inspect.groups import GroupReports, LogBounds, LogsReport, decode_groups
 from pyspark_zkafka.inspect.reads import ClusterReport, Part, read_cluster, read_kafka_groups, read_part
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
@@ -37,12 +37,8 @@ _OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Ro
 }
 """The parts of a report that each view needs, and its rows."""
 
-_OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
-    "members": (ids_path, rows.member_rows),
-    "owners": (owners_path, rows.owner_rows),
-    "offsets": (offsets_path, rows.offset_rows),
-}
-"""The part of the groups' znodes that each view needs, and its rows."""
+_OF_GROUPS: dict[str, Callable[[str], str]] = {"members": ids_path, "owners": owners_path, "offsets": offsets_path}
+"""The part of the groups' znodes that each view needs."""
 
 
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
@@ -79,7 +75,7 @@ def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[
         cluster = read_cluster(source, parts, restrict(subscription, subscription.topics))
     else:
         cluster = read_cluster(source, parts, partial(restrict, subscription))
-    if cluster.snapshot.brokers:  # without any, the warning has been given
+    if cluster.snapshot.brokers:  # without brokers, `plan_view` has warned
         _warn_if_outdated(view, cluster.snapshot)
     for error in cluster.unreadable.values():
         _log.warning("view=%s leaves out a malformed znode: %s", view, error)
@@ -98,7 +94,10 @@ def _warn_if_outdated(view: str, snapshot: ClusterSnapshot) -> None:
 
 
 def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) -> bool:
-    """Return False if unknown, and in KRaft mode: the metadata then name any broker instead of the controller."""
+    """Return True if the controller is a broker that is not in KRaft mode, where the metadata names any broker.
+
+    Return False if no broker answers.
+    """
     if controller is None:
         return False
     try:
@@ -130,9 +129,10 @@ def _of_kafka_groups(view: str, options: ReadOptions, brokers: GroupAdmin) -> li
     if view == "groups":
         requested = [(row, restrict(options.subscription, row["topics"])) for row in map(rows.kafka_group_row, groups)]
         return [{**row, "topics": topics} for row, topics in requested if topics or options.subscription is None]
-    latest = {tp: bounds.end for tp, bounds in found.logs.bounds.items() if bounds.end is not None}
-    make_rows = rows.kafka_owner_rows if view == "owners" else partial(rows.kafka_offset_rows, latest=latest)
-    made = [row for group in groups for row in make_rows(group)]
+    if view == "owners":
+        made = [row for group in groups for row in rows.kafka_owner_rows(group)]
+    else:
+        made = rows.offset_rows(found)
     topics = set(restrict(options.subscription, {row["topic"] for row in made}))
     return [row for row in made if row["topic"] in topics]
 
@@ -141,12 +141,13 @@ def _of_groups(view: str, options: ReadOptions, zookeeper: ZooKeeperClient) -> l
     names = sorted(zookeeper.groups()) if options.group is None else [options.group]
     if view == "groups":
         return _groups(options, zookeeper, names)
-    part, make_rows = _OF_GROUPS[view]
-    groups = read_part(zookeeper, names, part, partial(restrict, options.subscription)).values()
+    groups = read_part(zookeeper, names, _OF_GROUPS[view], partial(restrict, options.subscription))
     if view == "offsets":
-        latest = _latest(options, zookeeper, sorted({tp for group in groups for tp in group.offsets}))
-        make_rows = partial(make_rows, latest=latest)
-    return [row for group in groups for row in make_rows(group)]
+        latest = _latest(options, zookeeper, sorted({tp for group in groups.values() for tp in group.offsets}))
+        logs = LogsReport({tp: LogBounds(end=end) for tp, end in latest.items()})
+        return rows.offset_rows(GroupReports(groups, logs=logs))
+    make_rows = rows.member_rows if view == "members" else rows.owner_rows
+    return [row for group in groups.values() for row in make_rows(group)]
 
 
 def _groups(options: ReadOptions, zookeeper: ZooKeeperClient, names: Collection[str]) -> list[Row]:
@@ -163,7 +164,7 @@ def _groups(options: ReadOptions, zookeeper: ZooKeeperClient, names: Collection[
 def _latest(
     options: ReadOptions, zookeeper: ZooKeeperClient, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the latest offsets of partitions with a leader; none, with a warning, if the brokers do not answer."""
+    """Return the latest offsets of partitions with a leader. If the brokers do not answer, warn, and return no offset."""
     if not partitions:
         return {}
     connection, snapshot = options.connection, zookeeper.survey({tp.topic for tp in partitions})

@@ -1,6 +1,7 @@
 """``zkafka admin show``, ``elect`` and ``delete-topic``: what the controller does when a znode asks for it.
 
-Elections are as by kafka-preferred-replica-election. `admin_config` and `admin_reassign` submit their requests here, too.
+Elections work as kafka-preferred-replica-election does. `admin_config` and `admin_reassign` also submit their requests
+here.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from pyspark_zkafka.tools.command import (
     reads_cluster,
     require_topics,
 )
-from pyspark_zkafka.tools.output import columns
+from pyspark_zkafka.tools.output import columns, view_columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason
 
@@ -57,7 +58,7 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is
 Timeout = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="The longest wait until it is done.")]
 
 _POLL_S = 0.5
-_UNDER_WAY = columns("operation topic partition replicas isr in_sync", right="partition in_sync")
+_UNDER_WAY = (*view_columns("admin"), *columns("isr in_sync", right="in_sync"))
 _ELECTION = columns("topic partition leader preferred_replica election", right="partition leader preferred_replica")
 _LEADS_ALREADY = "the preferred replica leads already"
 _DELETED = columns("topic partition_count replication_factor", right="partition_count replication_factor")
@@ -66,7 +67,7 @@ _ENABLE = "delete.topic.enable"
 
 @reads_cluster
 def show(target: Target) -> None:
-    """Show the reassignments, elections and deletions that are under way; of a reassignment, the replicas in sync.
+    """Show the reassignments, elections and deletions that are under way, and how many new replicas are in sync.
 
     Example: zkafka admin show --zookeeper zk1:2181/kafka
     """
@@ -111,9 +112,9 @@ def submit(client: ZooKeeperClient, operations: Sequence[Operation], what: str) 
     path = conflict.operation.path
     if conflict.reason is Reason.NODE_EXISTS and path.startswith("/admin/"):
         raise ADMIN_UNDER_WAY(
-            f"{what} was not started: another is under way ({path} exists); wait until it is done, see zkafka admin show",
+            f"{what} was not started: another is under way ({path} exists). Wait until it is done, see zkafka admin show",
         )
-    raise ADMIN_CONFLICT(f"{what} was refused: {path}: {conflict.reason.value}; nothing was changed, try again")
+    raise ADMIN_CONFLICT(f"{what} was refused: {path}: {conflict.reason.value}. Nothing was changed; try again")
 
 
 def follow(
@@ -143,7 +144,7 @@ def follow(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A partition, its leader and its preferred replica (-1 for none); `obstacle` is why no election is due, or None."""
+    """A partition, its leader and its preferred replica (-1 for none), and the obstacle to an election, if there is one."""
 
     partition: TopicPartition
     leader: int
@@ -152,7 +153,7 @@ class Candidate:
 
 
 def candidates(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, state: AdminState) -> list[Candidate]:
-    """Return each of the partitions, sorted, with the obstacle to an election; `snapshot` has their topics."""
+    """Return a candidate for each partition, in order. `snapshot` has their topics."""
     found = []
     for tp in sorted(set(partitions)):
         known = snapshot.states.get(tp)

@@ -22,12 +22,12 @@ from pyspark_zkafka.model.znodes.cluster import (
 )
 from pyspark_zkafka.tools.admin import require_controller, submit
 from pyspark_zkafka.tools.command import Target, changes_cluster, parse_pairs, reads_cluster, require_topics
-from pyspark_zkafka.tools.output import columns
+from pyspark_zkafka.tools.output import Column, view_columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create, SetData
 
-_SETTINGS = columns("topic name value")
-_CHANGES = columns("topic name value new_value")
+_SETTINGS = view_columns("configs")
+_CHANGES = (*_SETTINGS, Column("new_value"))
 _NEWEST_REGISTRATION = 5
 
 _Topics = Annotated[list[str] | None, typer.Option("--topic", help="A topic; repeatable; all by default.")]

@@ -48,9 +48,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Reports of the cluster and its groups from ZooKeeper alone, or without it from the brokers.
+    """Reports of the cluster and its groups from ZooKeeper alone; without ZooKeeper, from the brokers.
 
-    Without it, groups are `in_kafka`, and `kafka_problem` says why some cannot be read.
+    If the groups are `in_kafka`, `kafka_problem` says why some of them cannot be read.
     """
 
     cluster: ClusterReport
@@ -134,7 +134,7 @@ def _matching(pattern: re.Pattern[str]) -> Choice:
 
 
 def _limited(connection: ConnectionOptions, timeout_s: float) -> dict[str, Any]:
-    """The connection's properties, with a shorter time-out of requests."""
+    """Return the connection's properties, with a shorter time-out of requests."""
     timeout_ms = min(int(connection.kafka.get("socket.timeout.ms", 30_000)), int(timeout_s * 1000))
     return {**connection.kafka, "socket.timeout.ms": timeout_ms}
 
@@ -191,7 +191,7 @@ class Reading(Generic[T]):
 
 
 class SharedCall(Generic[T]):
-    """A call in a thread of its own, whose callers wait for a limited time. Calls begin one after the other.
+    """A call in a thread of its own, whose callers wait for a limited time. Only one call runs at a time.
 
     A late result is served to later callers, until the next call ends.
     """
@@ -205,7 +205,7 @@ class SharedCall(Generic[T]):
         self._was_late = False
 
     def start(self, call: Callable[[], T]) -> None:
-        """Begin a call, unless one is under way."""
+        """Start a call, unless one is running."""
         with self._lock:
             if self._call is None or self._call.done():
                 self._before, self._call = self._call, self._executor.submit(self._timed, call)
@@ -228,7 +228,7 @@ class SharedCall(Generic[T]):
         return Reading(value, time.monotonic() - began, is_late)
 
     def close(self) -> None:
-        """Wait for a call that is under way, and end the thread."""
+        """Wait for the running call, if there is one, and end the thread."""
         self._executor.shutdown(cancel_futures=True)
 
     def _timed(self, call: Callable[[], T]) -> tuple[T, float]:
@@ -249,8 +249,8 @@ class ClusterCollector(Collector):
     A read that takes longer than a scrape continues, and a later scrape shows its result: ``zkafka_scrape_timed_out`` is 1,
     and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0, and only metrics of the scrape
     remain. If the brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the
-    process. `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``. `server` is what
-    `read_ensemble` asks: without ZooKeeper, the brokers' metadata.
+    process. `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``. `server` names what
+    `read_ensemble` asks: ZooKeeper, or without it Kafka.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class ClusterCollector(Collector):
         self._problems: tuple[str, ...] = ()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering the collector reads nothing."""
+        """Return nothing, so that registering the collector reads nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -297,7 +297,7 @@ class ClusterCollector(Collector):
             yield family
 
     def close(self) -> None:
-        """Wait for reads that are under way, and end their threads."""
+        """Wait for the running reads, and end their threads."""
         self._ensemble.close()
         self._brokers.close()
 
@@ -315,7 +315,7 @@ def _metrics(
     reports = answers or GroupReports(described.groups, storage)
     snapshot = described.cluster.snapshot
     shown = set(snapshot.all_partitions())
-    partitions: Iterable[PartitionReport] = (row for row in reports.partitions if (row.topic, row.partition) in shown)
+    partitions: Iterable[PartitionReport] = (row for row in reports.partitions if row.place in shown)
     if answers is None and storage == "both":  # the larger offset is unknown
         partitions = (replace(row, offset=None) for row in partitions)
     return itertools.chain(
@@ -328,7 +328,7 @@ def _metrics(
 
 
 def _problems(answers: GroupReports) -> tuple[str, ...]:
-    """Why some logs, and some groups in Kafka, are unknown."""
+    """Return the reasons why some logs, and some groups in Kafka, are unknown."""
     return (*answers.logs.problems, *([] if answers.kafka_problem is None else [answers.kafka_problem]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.inspect.groups import (
+    PARTITION_COLUMNS,
     GroupReport,
     GroupReports,
     OffsetsStorage,
@@ -25,9 +25,9 @@ from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
-from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.tools.command import AllGroups, Groups, Servers, Target, open_servers, reads_cluster, require_groups
-from pyspark_zkafka.tools.output import Column, columns, iso_time
+from pyspark_zkafka.tools.output import Column, columns, iso_time, with_others
 
 StorageOption = Annotated[
     OffsetsStorage | None,
@@ -39,7 +39,6 @@ StorageOption = Annotated[
 
 _LIST = columns("group members topics state store", right="members")
 
-_NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
 _CONSUMER = Column("consumer", "CONSUMER-ID")
 _DESCRIBE = (
     *columns("group topic partition", right="partition"),
@@ -50,12 +49,11 @@ _DESCRIBE = (
 )
 """The columns of a table, with the headings of kafka-consumer-groups."""
 _OF_MEMBERS = columns("host client_id")
-_STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
-_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")
+_STORES = columns("zookeeper_offset kafka_offset", right="zookeeper_offset kafka_offset")
 
 
 def _assignment_text(assignment: dict[str, list[int]] | None) -> str | None:
-    """Partitions by topic, as kafka-consumer-groups shows them.
+    """Return partitions by topic, as kafka-consumer-groups shows them.
 
     >>> _assignment_text({"orders": [0, 1], "payments": [2]})
     'orders(0,1), payments(2)'
@@ -177,7 +175,7 @@ def describe(
 ) -> None:
     """Describe groups: offset, latest offset of the log, lag and consumer of each partition.
 
-    Without ZooKeeper, groups that Kafka coordinates.
+    Without ZooKeeper, describe groups in Kafka.
 
     Examples: zkafka groups describe billing --zookeeper zk1:2181/kafka;
     zkafka groups describe billing --bootstrap-server broker1:9092;
@@ -189,7 +187,7 @@ def describe(
         reports = servers.read_groups(names, stores)
     target.output.note(*reports.problems)
     _note_idle(target, reports, "" if servers.zookeeper is None else " in ZooKeeper")
-    rows = [{**asdict(row), "lag": row.lag, "commit_time": iso_time(row.commit_us)} for row in reports.partitions]
+    rows = [{**row.as_row(), "commit_time": iso_time(row.commit_us)} for row in reports.partitions]
     _show(target, rows, _STORES if stores == "both" else ())
     _require_readable(servers, names, reports)
 
@@ -201,7 +199,7 @@ def _require_readable(servers: Servers, names: Sequence[str] | None, reports: Gr
 
 
 def _note_idle(target: Target, reports: GroupReports, place: str) -> None:
-    """Name the groups without members: in ZooKeeper, or in Kafka for groups that are read from there alone."""
+    """Write a note with the groups without members in ZooKeeper; in Kafka if `place` is empty."""
     of_kafka = not place
     idle = [
         name for name, group in reports.groups.items() if (group.kafka_members == 0 if of_kafka else not group.member_count)
@@ -213,7 +211,7 @@ def _note_idle(target: Target, reports: GroupReports, place: str) -> None:
 
 
 def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None:
-    """Write the rows; where a table of several groups is too wide, as a table for each, with fewer columns if needed."""
+    """Write the rows. If one table is too wide, write a table for each group, with fewer columns if needed."""
     empty = "There is no offset and no owner."
     hosts = [column for column in _OF_MEMBERS if any(row[column.name] for row in rows)]
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
@@ -222,7 +220,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
         of_one_group.append([*(column for column in _DESCRIBE[1:] if column.name != "consumer"), *stores])
     names = {row["group"] for row in rows}
     if target.output.as_json or len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
-        in_json = [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores]
+        in_json = with_others(_DESCRIBE, (name.replace("commit_us", "commit_time") for name in PARTITION_COLUMNS))
         target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group, in_json=in_json)
         return
     for name, of_group in groupby(rows, key=itemgetter("group")):
@@ -235,7 +233,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
 def members(target: Target, groups: Groups = None, all_groups: AllGroups = False) -> None:
     """List the members of groups: threads by topic or regex, the partitions that they own, and when they registered.
 
-    Without ZooKeeper, members of groups in Kafka: with their clients and hosts.
+    Without ZooKeeper, list the members of groups in Kafka, with their clients and hosts.
 
     Examples: zkafka groups members billing --zookeeper zk1:2181/kafka;
     zkafka groups members billing --bootstrap-server broker1:9092
@@ -256,7 +254,8 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
         return
     rows = [row for group in reports.groups.values() for row in _member_rows(group)]
     error = columns("error") if any("error" in row for row in rows) else ()
-    target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
+    in_json = with_others(_MEMBERS, VIEWS["members"].columns)
+    target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error], in_json=in_json)
 
 
 def _kafka_member_rows(group: GroupReport) -> list[Row]:
@@ -280,7 +279,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _member_rows(group: GroupReport) -> list[Row]:
-    """The rows of the view, with the host and the partitions of each member that can be read."""
+    """Return the rows of the view, with the host and the partitions of each member that can be read."""
     rows: list[Row] = []
     for row in member_rows(group):
         if row["readable"]:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pyspark_zkafka.errors import printable
-from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.model.view_tables import VIEWS, Row
 
 T = TypeVar("T")
 
@@ -57,6 +57,26 @@ def columns(names: str, right: str = "") -> tuple[Column, ...]:
     return tuple(Column(name, right=name in numbers) for name in names.split())
 
 
+def view_columns(view: str, **headings: str) -> tuple[Column, ...]:
+    """Return the columns of a view, some with other headings; numbers are aligned to the right.
+
+    >>> [(column.title, column.right) for column in view_columns("configs", name="SETTING")]
+    [('TOPIC', False), ('SETTING', False), ('VALUE', False)]
+    """
+    types = VIEWS[view].columns.items()
+    return tuple(Column(name, headings.get(name, ""), right=kind in ("int", "bigint")) for name, kind in types)
+
+
+def with_others(shown: Sequence[Column], names: Iterable[str]) -> list[Column]:
+    """Return the shown columns, and columns of the other names, which only JSON has.
+
+    >>> [column.name for column in with_others(columns("topic"), ["partition", "topic"])]
+    ['topic', 'partition']
+    """
+    known = {column.name for column in shown}
+    return [*shown, *(Column(name) for name in names if name not in known)]
+
+
 class Output:
     """Output of a command: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
 
@@ -92,7 +112,7 @@ class Output:
             self.note(empty)
 
     def fits(self, rows: Sequence[Row], shown: Sequence[Column]) -> bool:
-        """Return whether each row fits on one line, which is always so in a pipe or a file."""
+        """Return True if each row fits on one line. In a pipe or a file, it always does."""
         if self.console.width >= _PIPED_WIDTH:
             return True
         unlimited = self.console.options.update_width(_PIPED_WIDTH)

@@ -7,20 +7,16 @@ from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.tools.command import Target, parse_pairs, reads_cluster, require_topics
-from pyspark_zkafka.tools.output import Column, columns, iso_time
+from pyspark_zkafka.tools.output import columns, iso_time, view_columns, with_others
 
 _BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
-_NARROW_BROKERS = columns("id rack leaders controller timestamp endpoints", right="id leaders")
-_CONTROLLER = columns("broker epoch timestamp cluster_id", right="broker epoch")
-_TOPICS = columns("topic topic_id partitions replication config", right="partitions replication")
+_NARROW_BROKERS = tuple(column for column in _BROKERS if column.name not in ("host", "port"))
+_CONTROLLER, _TOPICS = view_columns("controller"), view_columns("topics")
 _NARROW_TOPICS = tuple(column for column in _TOPICS if column.name != "topic_id")
 _PARTITIONS = columns("topic partition leader replicas isr", right="partition leader")
-_PLAN = (
-    *columns("topic partition leader isr rack start until records", right="partition leader start until records"),
-    Column("spark_partition", "TASK", right=True),
-)
+_PLAN = view_columns("plan", spark_partition="TASK")
 
 _NO_TOPIC, _NOT_IN_STATE = "There is no topic.", "No partition is in this state."
 
@@ -40,7 +36,7 @@ _Options = Annotated[
 def brokers(target: Target) -> None:
     """List the live brokers: how many partitions each leads, which one is the controller, and when each registered.
 
-    Brokers alone do not say when they registered, nor reliably which one is the controller.
+    Without ZooKeeper, the controller and the times of registration are unknown.
 
     Example: zkafka brokers --zookeeper zk1:2181/kafka
     """
@@ -58,7 +54,7 @@ def brokers(target: Target) -> None:
         }
         for row in found
     ]
-    in_json = (*_BROKERS, Column("version"))  # of the znode's format
+    in_json = with_others(_BROKERS, VIEWS["brokers"].columns)
     target.output.rows(rows, _BROKERS, "No broker is registered.", _NARROW_BROKERS, in_json=in_json)
 
 
@@ -108,7 +104,8 @@ def describe_topics(
     if not (under_replicated or unavailable or target.output.as_json):
         target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.lines("")
-    target.output.rows(partitions, _PARTITIONS, _NOT_IN_STATE if under_replicated or unavailable else _NO_TOPIC)
+    empty = _NOT_IN_STATE if under_replicated or unavailable else _NO_TOPIC
+    target.output.rows(partitions, _PARTITIONS, empty, in_json=with_others(_PARTITIONS, VIEWS["partitions"].columns))
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:

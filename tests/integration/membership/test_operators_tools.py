@@ -23,7 +23,7 @@ from tests.support.members import settled
 from tests.support.memberships import MemberGroup
 
 PARTITIONS, RECORDS, COMMITTED = range(4), 5, 3
-LISTS_BOTH = "(1 and 1); neither kind sees the other, and both read all partitions"
+LISTS_BOTH = "(1 and 1). Neither kind sees the other, and both read all partitions"
 
 
 class HalfMigrated:

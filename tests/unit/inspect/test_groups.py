@@ -152,7 +152,7 @@ def test_host_of_a_consumer() -> None:
 def test_members_of_both_kinds() -> None:
     """Groups with members of both kinds share a line, and groups with members only in Kafka another one."""
     both, alone = member_notes({"a": (3, 1), "b": (0, 2), "c": (1, 0), "d": (0, 3)})
-    assert both.startswith("Members in ZooKeeper and in Kafka at the same time: a (3 and 1); neither kind sees the other")
+    assert both.startswith("Members in ZooKeeper and in Kafka at the same time: a (3 and 1). Neither kind sees the other")
     assert alone.startswith("Members in Kafka, which ZooKeeper does not show: b (2), d (3); see `zkafka groups members")
     assert member_notes({"c": (1, 0)}) == []
 

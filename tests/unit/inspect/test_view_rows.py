@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pyspark_zkafka.inspect.groups import GroupReport, decode_groups
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, decode_groups
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.inspect.view_rows import (
     admin_rows,
@@ -26,10 +25,11 @@ from pyspark_zkafka.inspect.view_rows import (
 )
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.model.znodes.cluster import AdminState, BrokerRegistration, ControllerInfo, decode_broker
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 from tests.support.cases import each
+from tests.support.group_brokers import active
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text())
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -197,9 +197,15 @@ def reports(data: dict[str, bytes | None]) -> list[GroupReport]:
     return list(decode_groups(sorted({path.split("/")[2] for path in data}), {}, nodes).values())
 
 
-def rows_of(project: Callable[..., list[Row]], data: dict[str, bytes | None], *more: Any) -> list[Row]:
+def rows_of(project: Callable[[GroupReport], list[Row]], data: dict[str, bytes | None]) -> list[Row]:
     """Return the rows of all groups."""
-    return [row for group in reports(data) for row in project(group, *more)]
+    return [row for group in reports(data) for row in project(group)]
+
+
+def offsets_of(data: dict[str, bytes | None], latest: Mapping[TopicPartition, int] | None = None) -> list[Row]:
+    """Return the rows of all groups' offsets, with the ends of logs."""
+    logs = LogsReport({tp: LogBounds(end=end) for tp, end in (latest or {}).items()})
+    return offset_rows(GroupReports({group.name: group for group in reports(data)}, logs=logs))
 
 
 @each("name", GROUPS)
@@ -209,7 +215,7 @@ def test_recorded_groups_are_readable(name: str) -> None:
     committed = recorded(name, "offsets")
     assert len(rows_of(member_rows, members)) == len(members)
     assert all(row["readable"] and row["timestamp"] for row in rows_of(member_rows, members))
-    for rows, data in ((rows_of(owner_rows, owners), owners), (rows_of(offset_rows, committed, {}), committed)):
+    for rows, data in ((rows_of(owner_rows, owners), owners), (offsets_of(committed), committed)):
         assert len(rows) == len(data)
         assert not any("error" in row for row in rows)
         places = [(row["topic"], row["partition"]) for row in rows]
@@ -271,7 +277,7 @@ def test_offsets_and_lag() -> None:
     base = "/consumers/g/offsets/t"
     data: dict[str, bytes | None] = {f"{base}/{n}": v for n, v in enumerate((b"5", b"20", b"-1", b"7"))}
     latest = {TopicPartition("t", n): 12 for n in range(3)}
-    rows = rows_of(offset_rows, data, latest)
+    rows = offsets_of(data, latest)
     shown = [(r["offset"], r.get("latest"), r.get("lag")) for r in rows]
     assert shown == [(5, 12, 7), (20, 12, -8), (-1, 12, None), (7, None, None)]
     assert {r["timestamp"] for r in rows} == {1_000_000}
@@ -281,7 +287,7 @@ def test_offsets_of_0_7_and_broken_ones() -> None:
     """Positions of 0.7 and unreadable offsets are shown, but not compared with the log."""
     base = "/consumers/g/offsets/t"
     data: dict[str, bytes | None] = {f"{base}/0-1": b"4096", f"{base}/0": b"7\n", f"{base}/x": b"7"}
-    rows = rows_of(offset_rows, data, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 10})
+    rows = offsets_of(data, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 10})
     shown = [(r.get("partition"), r.get("broker"), r.get("offset"), r.get("lag"), "error" in r) for r in rows]
     assert shown == [(None, None, None, None, True), (0, None, None, None, True), (1, 0, 4096, None, False)]
 
@@ -290,3 +296,48 @@ def test_groups() -> None:
     """A group's row counts its members and lists the topics that it owns or has committed."""
     group = GroupReport("b", topics=frozenset({"t2", "t1"}))
     assert group_row(group, ["b_1", "b_2"]) == {"group": "b", "members": 2, "topics": ["t1", "t2"]}
+
+
+def test_offsets_in_kafka() -> None:
+    """A group in Kafka has a row for each offset, and none for partitions that its members own without an offset."""
+    group = GroupReport("g", kafka_offsets={A1: 3, A0: 4}, in_kafka=active(1))
+    rows = offset_rows(GroupReports({"g": group}, "kafka", LogsReport({A0: LogBounds(0, 9), B0: LogBounds(0, 1)})))
+    assert [(row["topic"], row["partition"], row["offset"], row["latest"], row["lag"]) for row in rows] == [
+        ("a", 0, 4, 9, 5),
+        ("a", 1, 3, None, None),
+    ]
+
+
+# --- columns -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_have_the_columns_of_their_views() -> None:
+    """Each view's rows fill all of its columns, and no others."""
+    brokers = {1: Broker(1, (Endpoint("SSL", "SSL", "h", 1),), "r")}
+    snapshot = ClusterSnapshot(brokers, {"a": Topic("a", {0: (1,)}, "id")}, {A0: PartitionState(1, 0, (1,))})
+    cluster = ClusterReport(
+        snapshot, tuple(recorded_brokers("3.9.1")), {}, ControllerInfo(1, "1795224999896"), cluster_id="id"
+    )
+    base = "/consumers/g"
+    registrations = {**recorded("whitelist", "ids"), f"{base}/ids/x": b""}
+    claims: dict[str, bytes | None] = {f"{base}/owners/t/1-3": b"g_h-0", f"{base}/owners/t/2": b""}
+    offsets: dict[str, bytes | None] = {
+        f"{base}/offsets/t/0-1": b"4096",
+        f"{base}/offsets/t/0": b"7",
+        f"{base}/offsets/t/x": b"",
+    }
+    rows = {
+        "brokers": broker_rows(cluster),
+        "topics": topic_rows(cluster),
+        "partitions": partition_rows(cluster),
+        "controller": controller_rows(cluster),
+        "admin": admin_rows(AdminState({B0: (3, 1)})),
+        "configs": config_rows({"a": {"x": "1"}}),
+        "plan": plan_rows([(Split(A0, 0, 1, 1, 0, (1,), ()),)], snapshot),
+        "groups": [group_row(GroupReport("g"), [])],
+        "members": rows_of(member_rows, registrations),
+        "owners": rows_of(owner_rows, claims),
+        "offsets": offsets_of(offsets, {TopicPartition("t", 0): 9}),
+    }
+    found = {view: {name for row in of_view for name in row} for view, of_view in rows.items()}
+    assert found == {view: set(table.columns) for view, table in VIEWS.items()}

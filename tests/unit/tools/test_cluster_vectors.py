@@ -99,6 +99,11 @@ def partitions(output: str) -> Iterator[Row]:
         }
 
 
+def in_kafka(rows: list[Row]) -> list[Row]:
+    """Return rows of partitions without the columns that kafka-topics does not have."""
+    return [{name: row[name] for name in ("topic", "partition", "leader", "replicas", "isr")} for row in rows]
+
+
 def summaries(output: str) -> Iterator[Row]:
     """Yield the topics that kafka-topics describes as rows of zkafka, without broker settings, which 3.9.1 adds."""
     for found in (fields(line) for line in output.splitlines() if line.startswith("Topic:")):
@@ -124,7 +129,7 @@ def test_topics(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> No
 @by_version
 def test_partitions(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> None:
     """The command lists the same partitions as kafka-topics --describe."""
-    assert shown(ensemble(recorded), describe_topics) == list(partitions(recorded["describe"]["kafka"]))
+    assert in_kafka(shown(ensemble(recorded), describe_topics)) == list(partitions(recorded["describe"]["kafka"]))
 
 
 @by_version
@@ -133,7 +138,7 @@ def test_partitions_without_a_broker(recorded: dict[str, Any], chosen: str, show
     """Without a broker, the command lists the same under-replicated and unavailable partitions as kafka-topics."""
     client = ensemble(recorded, UNDER_REPLICATED, UNAVAILABLE, stopped=2)
     option = {UNDER_REPLICATED: "under_replicated", UNAVAILABLE: "unavailable"}[chosen]
-    assert shown(client, describe_topics, **{option: True}) == list(partitions(recorded[chosen]["kafka"]))
+    assert in_kafka(shown(client, describe_topics, **{option: True})) == list(partitions(recorded[chosen]["kafka"]))
 
 
 @by_version

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pyspark_zkafka.inspect.groups import PARTITION_COLUMNS
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import describe
 from tests.support.ensemble_client import EnsembleClient
@@ -15,6 +16,13 @@ def test_description(client: EnsembleClient, run: Callable[..., list[Row]]) -> N
     rows = run(describe, ["g"])
     assert [(row["partition"], row["offset"], row["thread"]) for row in rows] == [(0, 5, "g_a-0"), (1, None, None)]
     assert {(row["latest"], row["lag"]) for row in rows} == {(None, None)}
+
+
+def test_all_columns_in_json(run: Callable[..., list[Row]]) -> None:
+    """JSON has every column of a partition's report; the time of the commit is in ISO 8601."""
+    row, _ = run(describe, ["g"])
+    assert set(row) == {*PARTITION_COLUMNS, "commit_time"} - {"commit_us"}
+    assert row["commit_time"].endswith("Z")
 
 
 def test_groups_without_members(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:

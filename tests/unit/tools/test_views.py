@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from pyspark_zkafka.errors import UnknownTopic
-from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.tools.views import brokers, controller, describe_topics, list_topics, plan
 
 
@@ -69,6 +69,13 @@ def test_unavailable(run: Callable[..., list[Row]]) -> None:
     """Unavailable partitions are those without a live leader, which is null in their rows."""
     found = run(describe_topics, unavailable=True)
     assert [(row["partition"], row["leader"]) for row in found] == [(2, None), (3, None)]
+
+
+def test_all_columns_in_json(views: Any, run: Callable[..., list[Row]]) -> None:
+    """JSON has every column of the view, also those that the table leaves out."""
+    views.rows |= {"brokers": [BROKER], "controller": [CONTROLLER]}
+    assert set(VIEWS["partitions"].columns) == set(run(describe_topics)[0])
+    assert set(VIEWS["brokers"].columns) == set(run(brokers)[0]) - {"leaders", "controller"}
 
 
 def test_both_states(run: Callable[..., list[Row]]) -> None:
