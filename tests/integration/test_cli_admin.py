@@ -139,7 +139,7 @@ def test_concurrent_change_of_a_config(chroot: Chroot) -> None:
         assert stored.settings == {"a": "1"}
         chroot.other.set("/config/topics/t", b'{"version":1,"config":{"a":"2"}}')
         with pytest.raises(
-            ClusterStateError, match=r"\[ADMIN_CONFLICT\].*changed meanwhile; nothing was changed, try again"
+            ClusterStateError, match=r"\[ADMIN_CONFLICT\].*changed meanwhile\. Nothing was changed; try again"
         ):
             write_config(client, stored, {"a": "3"})
     assert chroot.other.get("/config/topics/t")[0] == b'{"version":1,"config":{"a":"2"}}'
