@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, UnreadableZnode
+from pyspark_zkafka.inspect.groups import PARTITION_COLUMNS, GroupReport, GroupReports, UnreadableZnode
 from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot
 from pyspark_zkafka.model.planning import Split
@@ -171,13 +171,15 @@ def offset_rows(reports: GroupReports) -> list[Row]:
 
     The lag is negative for an offset beyond the end of the log. It is null for a negative offset, which means no offset.
     """
+    shared = [name for name in VIEWS["offsets"].columns if name in PARTITION_COLUMNS]
     rows: list[Row] = []
     for report in reports.partitions:
-        stored = None if report.place is None else reports.groups[report.group].offsets.get(report.place)
+        place = report.place
+        stored = None if place is None else reports.groups[report.group].offsets.get(place)
         if stored is not None or report.offset is not None:
+            row = {name: getattr(report, name) for name in shared}
             offset = report.offset if stored is None else stored.offset
-            row = {**report.as_row(), "offset": offset, "timestamp": report.commit_us}
-            rows.append({name: row[name] for name in VIEWS["offsets"].columns if name in row})
+            rows.append({**row, "offset": offset, "timestamp": report.commit_us})
     for group in reports.groups.values():
         for znode in group.unreadable_offsets:
             found = _unreadable_row(group, znode, {"offset": znode.value})
