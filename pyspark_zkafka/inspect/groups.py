@@ -327,7 +327,7 @@ class PartitionReport:
         return self.latest - self.offset
 
     @property
-    def place(self) -> TopicPartition | None:
+    def topic_partition(self) -> TopicPartition | None:
         """The topic and the number of the partition; None for a member that owns no partition."""
         return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
 
@@ -422,7 +422,7 @@ class GroupReports:
 
     def has_lag(self, row: PartitionReport) -> bool:
         """Return True if a row counts in its group's lag: it has an offset, and its partition exists."""
-        return row.offset is not None and row.place in self.logs.bounds
+        return row.offset is not None and row.topic_partition in self.logs.bounds
 
     @property
     def member_counts(self) -> dict[str, tuple[int, int]]:

@@ -174,8 +174,8 @@ def offset_rows(reports: GroupReports) -> list[Row]:
     shared = [name for name in VIEWS["offsets"].columns if name in PARTITION_COLUMNS]
     rows: list[Row] = []
     for report in reports.partitions:
-        place = report.place
-        stored = None if place is None else reports.groups[report.group].offsets.get(place)
+        tp = report.topic_partition
+        stored = None if tp is None else reports.groups[report.group].offsets.get(tp)
         if stored is not None or report.offset is not None:
             row = {name: getattr(report, name) for name in shared}
             offset = report.offset if stored is None else stored.offset

@@ -315,7 +315,7 @@ def _metrics(
     reports = answers or GroupReports(described.groups, storage)
     snapshot = described.cluster.snapshot
     shown = set(snapshot.all_partitions())
-    partitions: Iterable[PartitionReport] = (row for row in reports.partitions if row.place in shown)
+    partitions: Iterable[PartitionReport] = (row for row in reports.partitions if row.topic_partition in shown)
     if answers is None and storage == "both":  # the larger offset is unknown
         partitions = (replace(row, offset=None) for row in partitions)
     return itertools.chain(
