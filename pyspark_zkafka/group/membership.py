@@ -13,6 +13,7 @@ from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.brokers.groups import STABLE, GroupAdmin
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MEMBERS_IN_ZOOKEEPER, MIGRATED_TO_KRAFT, NO_COORDINATORS
 from pyspark_zkafka.errors import listing
+from pyspark_zkafka.group.kafka_checks import Pauses
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.member import GroupMember
@@ -54,14 +55,15 @@ class KafkaJoin:
         opened.callback(member.leave)
         return member, KafkaMemberOffsets(member, stored)
 
-    def member(self) -> KafkaGroupMember:
-        """A member that has not joined."""
+    def member(self, pauses: Pauses | None = None) -> KafkaGroupMember:
+        """Make a member that has not joined."""
         group, kafka = self.options.name, self.options.kafka
         return KafkaGroupMember(
             self.options,
             self.subscription,
             lambda on_event: GroupConsumer(self.servers(), self.connection, group, kafka, on_event),
             self.is_final if kafka.is_incremental or kafka.instance_id else None,
+            pauses=pauses,
         )
 
     def is_final(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, PartitionsAssigned
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, ZKafkaError
-from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_loop import MemberLoop
 from pyspark_zkafka.model.nouns import TopicPartition
 from tests.simulation.coordinator import (
     NONE,
@@ -50,7 +50,7 @@ class Client(ABC):
     """
 
     coordinator: Coordinator
-    member: KafkaGroupMember
+    member: MemberLoop
     new_id: Callable[[], str]
     chance: random.Random
     is_calm: Callable[[], bool]
@@ -108,7 +108,7 @@ class Client(ABC):
                 self.member.handle(Expelled())
             else:
                 self.revoking = partitions
-                self.member.begin_revocation(partitions)
+                self.member.ownership.begin_revocation(partitions)
         return None
 
     def poll_within(self) -> None:
@@ -118,7 +118,7 @@ class Client(ABC):
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if not self.is_calm() and self.chance.random() < 0.05:
             self.coordinator.move(self.chance.choice((1.0, SESSION_S + 2)))
-        is_start = self.member._state.commits.waiting[0].of_group
+        is_start = self.member.ownership.state.commits.waiting[0].of_group
         epoch = self.epoch if self.coordinator.is_available else None
         self.outgoing.append(Request(dict(offsets), epoch, is_start, self.member_id))
         if self.is_calm() or self.chance.random() < 0.7:

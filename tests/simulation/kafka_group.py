@@ -99,7 +99,7 @@ class KafkaGroup(ScheduledGroup):
                 query.member.wait_settled()  # a static member joins again, and any change of the group assigns the rest
             self._run_all()
         assert not self._unowned(), f"{self._unowned()} have no owner"
-        assert all(self.coordinator.is_member(q.member.client) for q in self.queries), "a member is outside its group"
+        assert all(self.coordinator.is_member(q.member.turns.client) for q in self.queries), "a member is outside its group"
 
     def _run_all(self) -> None:
         for _ in range(15):
@@ -146,8 +146,8 @@ class KafkaGroup(ScheduledGroup):
             self._act_one(query)
 
     def _act_one(self, query: Query) -> None:
-        query.member.client.beat()
-        query.member.act()
+        query.member.turns.beat()
+        query.member.turns.act()
 
     def _kill(self) -> None:
         self._end(self.chance.choice(self.queries), leaves=False)
@@ -159,7 +159,7 @@ class KafkaGroup(ScheduledGroup):
         if query.member is not None:
             if leaves:
                 query.member.leave()
-            query.member.is_running = False
+            query.member.turns.is_running = False
         query.die()
 
     def _deploy(self) -> None:
@@ -223,7 +223,7 @@ class KafkaGroup(ScheduledGroup):
 
         options = self._options[query]
         member = KafkaMember(options, self.coordinator, self._new_id, self.chance, lambda: self._is_calm, note, pass_time)
-        member.on_release = lambda *how: self._check_release(query, *how)
+        member.turns.on_release = lambda *how: self._check_release(query, *how)
         stored = StoredOfValues(self.coordinator, lambda: self._turn(query))
         session = KafkaSession(options, self.cluster, member, lambda: self.chance.random() < 0.3, stored, pass_time)
         query.start(options, session)
@@ -313,8 +313,8 @@ class KafkaGroup(ScheduledGroup):
         """Check that no two members of the group own one partition, and that no member owns one that its client lost."""
         owners: dict[TopicPartition, str] = {}
         for query in self.queries:
-            if query.is_running and query.member.is_running:
-                client = query.member.client
+            if query.is_running and query.member.turns.is_running:
+                client = query.member.turns.client
                 extra = query.member.owned().keys() - client.owned
                 assert not extra, f"{client.member_id} takes {extra} for its own"
                 for tp in client.owned if self.coordinator.is_member(client) else ():

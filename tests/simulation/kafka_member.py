@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.group.kafka_loop import MemberLoop
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_requests import not_running
 from pyspark_zkafka.group.kafka_state import is_final
@@ -28,8 +29,72 @@ Pass = Callable[[float], None]
 _WAIT_S = 0.25
 
 
+class Turns:
+    """Runs the loop of a member without a thread: turn by turn, also while a caller waits."""
+
+    def __init__(self, loop: MemberLoop, clock: Callable[[], float], pass_time: Pass) -> None:
+        self.loop = loop
+        self.on_release: Callable[[Collection[TopicPartition], float, float], None] = lambda *how: None
+        self.has_started = self.is_running = False
+        self._clock = clock
+        self._pass = pass_time
+        self._began_at = self._acted_at = self._held_s = 0.0
+
+    @property
+    def client(self) -> Client:
+        client: Any = self.loop.supervisor.client
+        return client  # type: ignore[no-any-return]
+
+    def start(self) -> None:
+        self.has_started = self.is_running = True
+
+    def stop(self) -> None:
+        self.is_running = False
+        if self.has_started:
+            self.loop.end()
+
+    def beat(self) -> None:
+        """Let the client do its work in the background."""
+        if self.has_started:
+            self.client.beat()
+
+    def act(self) -> None:
+        """Take a turn, or a part of one while a revocation waits."""
+        if not self.is_running:
+            return
+        now = self._clock()
+        if self.client.revoking is None:
+            self.loop.begin_iteration()
+            self._began_at, self._held_s = now, 0.0
+        else:
+            self.loop.serve_while_holding()
+            self._held_s += min(now - self._acted_at, 1.0)
+        self._acted_at = now
+        if self.client.revoking is not None and not self.loop.ownership.is_holding:
+            self.on_release(self.client.revoking, now - self._began_at, self._held_s)
+            self.loop.ownership.end_revocation()
+            self.client.released()
+            self.client.poll()  # the call that contained the revocation continues to the assignment after it
+        if self.client.revoking is None:
+            self.loop.end_iteration()
+
+    def wait(self, timeout_s: float) -> None:
+        self._pass(timeout_s)
+
+    def result(self, answer: Future[Any], timeout_s: float) -> Any:
+        until = self._clock() + timeout_s
+        self.act()
+        while not answer.done():
+            if not self.is_running:
+                raise not_running("g")
+            if self._clock() > until:
+                raise BrokersUnavailable("BROKERS_UNAVAILABLE", "the member did not answer")
+            self._pass(_WAIT_S)
+        return answer.result()
+
+
 class KafkaMember(KafkaGroupMember):
-    """A member without a thread: it takes its turns one by one, also while a caller waits."""
+    """A member without a thread: it takes its `turns` one by one."""
 
     planned: Collection[TopicPartition] = ()
     """The partitions that were owned when the planner last asked."""
@@ -46,7 +111,11 @@ class KafkaMember(KafkaGroupMember):
     ) -> None:
         def connect(on_event: Any) -> Client:
             kind = ClassicClient if isinstance(coordinator, ClassicCoordinator) else ConsumerClient
-            return kind(coordinator, self, new_id, chance, is_calm, on_assign, group.kafka.instance_id or "")
+            return kind(coordinator, self.turns.loop, new_id, chance, is_calm, on_assign, group.kafka.instance_id or "")
+
+        def new_turns(loop: MemberLoop) -> Turns:
+            self.turns = Turns(loop, coordinator.clock, pass_time)
+            return self.turns
 
         def look(member_id: str, owned: Collection[TopicPartition], topics: Collection[str], _: object) -> bool:
             if not coordinator.is_available:
@@ -59,57 +128,7 @@ class KafkaMember(KafkaGroupMember):
         assert subscription is not None
         timing = Timing(coordinator.clock, coordinator.clock, lambda: 0.0, pass_time)
         looks = look if group.kafka.is_incremental or group.kafka.instance_id else None
-        self.on_release: Callable[[Collection[TopicPartition], float, float], None] = lambda *how: None
-        self._began_at = self._acted_at = self._held_s = 0.0
-        self.is_running = False
-        self._pass = pass_time
-        super().__init__(group, subscription, connect, looks, timing)
-
-    @property
-    def client(self) -> Client:
-        client: Any = self._client
-        return client  # type: ignore[no-any-return]
-
-    def _start(self) -> None:
-        self.is_running = True
-
-    def _stop(self) -> None:
-        self.is_running = False
-        self.end()
-
-    def act(self) -> None:
-        """Take a turn, or a part of one while a revocation waits."""
-        if not self.is_running:
-            return
-        now = self._timing.clock()
-        if self.client.revoking is None:
-            self.begin_iteration()
-            self._began_at, self._held_s = now, 0.0
-        else:
-            self.serve_while_holding()
-            self._held_s += min(now - self._acted_at, 1.0)
-        self._acted_at = now
-        if self.client.revoking is not None and not self.is_holding:
-            self.on_release(self.client.revoking, now - self._began_at, self._held_s)
-            self.end_revocation()
-            self.client.released()
-            self.client.poll()  # the call that contained the revocation continues to the assignment after it
-        if self.client.revoking is None:
-            self.end_iteration()
-
-    def wait(self, timeout_s: float) -> None:
-        self._pass(timeout_s)
-
-    def _result(self, answer: Future[Any], timeout_s: float) -> Any:
-        until = self._timing.clock() + timeout_s
-        self.act()
-        while not answer.done():
-            if not self.is_running:
-                raise not_running("g")
-            if self._timing.clock() > until:
-                raise BrokersUnavailable("BROKERS_UNAVAILABLE", "the member did not answer")
-            self._pass(_WAIT_S)
-        return answer.result()
+        super().__init__(group, subscription, connect, looks, timing, run=new_turns)
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         owned = super().rebalance()

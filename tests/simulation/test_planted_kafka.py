@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_ownership import Ownership
 from pyspark_zkafka.group.kafka_state import MemberState, PendingCommit
+from pyspark_zkafka.group.kafka_supervisor import ClientSupervisor
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -41,7 +42,7 @@ def _commit_all(state: StreamState, session: Any, reports: Any, *, again: bool =
 
 
 def _everything(member: Any) -> list[TopicPartition]:
-    return list(member._client.coordinator.cluster.partitions())
+    return list(member.turns.client.coordinator.cluster.partitions())
 
 
 def ignore_the_hold(patch: pytest.MonkeyPatch) -> None:
@@ -68,12 +69,12 @@ def commit_after_coming_back(patch: pytest.MonkeyPatch) -> None:
 
 def take_a_loss_for_a_revocation(patch: pytest.MonkeyPatch) -> None:
     """An expelled member keeps partitions that a micro-batch reads until it is done."""
-    patch.setattr(KafkaGroupMember, "lost", lambda self, *why: self.begin_revocation(self._state.claims))
+    patch.setattr(Ownership, "lose", lambda self, *why: self.begin_revocation(self.state.claims))
 
 
 def keep_the_client_of_an_expelled_member(patch: pytest.MonkeyPatch) -> None:
     """A commit in flight at an expulsion is sent with the next generation."""
-    patch.setattr(KafkaGroupMember, "_replace_client", lambda self: None)
+    patch.setattr(ClientSupervisor, "_replace_client", lambda self: None)
 
 
 def start_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.group.kafka_checks import Pauses
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.group.membership import KafkaJoin, Membership
@@ -49,13 +50,13 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 def kafka_member(
-    servers: str, group: str, subscription: Subscription, hold_ms: int = 0, **options: Any
+    servers: str, group: str, subscription: Subscription, hold_ms: int = 0, pauses: Pauses | None = None, **options: Any
 ) -> KafkaGroupMember:
     """Return a member that Kafka coordinates, not joined yet; `options` are fields of KafkaGroupOptions."""
     connection = broker_connection(servers)
     kafka = kafka_group_options(**{"session_timeout_ms": SESSION_MS, "hold_ms": hold_ms, **options})
     member = group_options(group, membership="kafka", kafka=kafka)
-    return KafkaJoin(connection, lambda: servers, member, subscription).member()
+    return KafkaJoin(connection, lambda: servers, member, subscription).member(pauses)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.group import kafka_member as members
+from pyspark_zkafka.group.kafka_checks import Pauses
 from pyspark_zkafka.model.planning import Subscribe
 from tests.faults.harness import network
 from tests.support.eventually import eventually
@@ -46,7 +46,6 @@ class LosesAJoin(RoughWire):
 
 def test_lost_answer_to_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member joins with a new client, long before librdkafka gives its request up."""
-    monkeypatch.setattr(members, "_JOIN_S", 5.0)
     monkeypatch.setattr(network, "RoughWire", LosesAJoin)
     with network.wired_cluster(1) as cluster, network.Network(cluster) as wires:
         (wire,) = wires.brokers.values()
@@ -55,7 +54,8 @@ def test_lost_answer_to_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
         for kind in ("cooperative-sticky", "range"):
             wire.loses, wire.dropped = True, 0
             options: Any = KINDS[kind]
-            member = kafka_member(wires.bootstrap_servers, f"group-{kind}", Subscribe(("t",)), **options)
+            pauses = Pauses(join_s=5.0)
+            member = kafka_member(wires.bootstrap_servers, f"group-{kind}", Subscribe(("t",)), pauses=pauses, **options)
             member.join()
             eventually(lambda: wire.dropped > 0)
             assert member.wait_settled(60)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 
 import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.group.kafka_loop import MemberLoop
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.planning import SubscribePattern
 from pyspark_zkafka.options.stream import parse_stream
@@ -90,10 +92,13 @@ def test_failed_member_of_a_query(group: MemberGroup, monkeypatch: pytest.Monkey
         assert driver.splits(end)[0]
         member = driver._session.member
         assert member is not None
-        monkeypatch.setattr(type(member), "_serve_once" if group.kind == "zookeeper" else "begin_iteration", fail)
+        (thread,) = (t for t in threading.enumerate() if t.name.startswith(f"zkafka-member-{group.name}"))
+        if group.kind == "zookeeper":
+            monkeypatch.setattr(GroupMember, "_serve_once", fail)
+        else:
+            monkeypatch.setattr(MemberLoop, "begin_iteration", fail)
         member.request_rebalance()
-        assert member._thread is not None
-        member._thread.join(20)
+        thread.join(20)
         with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] .*RuntimeError: boom"):
             driver.latest(end, limited=False)
         with pytest.raises(ZKafkaError, match=r"\[THREAD_FAILED\] .*RuntimeError: boom"):

@@ -14,7 +14,9 @@ import pytest
 
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, PartitionsAssigned, Revoked
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.group import kafka_member
+from pyspark_zkafka.group import kafka_loop, kafka_supervisor
+from pyspark_zkafka.group.kafka_checks import Pauses
+from pyspark_zkafka.group.kafka_loop import LoopThread, MemberLoop
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -106,8 +108,7 @@ class Client:
         self.happens.append(lambda: self.on_event(CommitAnswer(offsets)))
 
 
-CALLED = set(re.findall(r"self\._client\.(\w+)|\bclient\.(open)\b", inspect.getsource(kafka_member)))
-CALLED = {name for names in CALLED for name in names if name}
+CALLED = set(re.findall(r"\bclient\.(\w+)", inspect.getsource(kafka_loop) + inspect.getsource(kafka_supervisor)))
 """The methods of the client that a member in Kafka calls."""
 
 
@@ -115,10 +116,8 @@ CALLED = {name for names in CALLED for name in names if name}
 @pytest.mark.parametrize("point", sorted({*CALLED, "connect", "is_final", "sleep", "clock", "take"}))
 def test_in_kafka(point: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Wherever the thread of a member in Kafka fails, all callers, also waiting ones, learn why, and the client leaves."""
-    monkeypatch.setattr(kafka_member, "_LOOKUP_S", 0.05)
-    monkeypatch.setattr(kafka_member, "_CHECK_S", 0.05)
-    monkeypatch.setattr(kafka_member, "_FINISH_S", 0.1)
-    client, timing = Client(point), Timing()
+    client, timing, pauses = Client(point), Timing(), Pauses(lookup_s=0.05, check_s=0.05, finish_s=0.1)
+    threads: list[LoopThread] = []
 
     def clock() -> float:
         if threading.current_thread().name.startswith("zkafka-member"):
@@ -133,8 +132,13 @@ def test_in_kafka(point: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
         client.reach("is_final")
         return False
 
+    def run(loop: MemberLoop) -> LoopThread:
+        threads.append(LoopThread(loop))
+        return threads[-1]
+
     options = group_options("g", membership="kafka", kafka=kafka_group_options(protocol="consumer"))
-    member = KafkaGroupMember(options, SubscribePattern("t.*"), client.connect, is_final, Timing(clock, sleep=sleep))
+    timed = Timing(clock, sleep=sleep)
+    member = KafkaGroupMember(options, SubscribePattern("t.*"), client.connect, is_final, timed, pauses, run)
     take = member._requests.take
     monkeypatch.setattr(member._requests, "take", lambda: (client.reach("take"), take())[1])
     member.join()
@@ -160,8 +164,8 @@ def test_in_kafka(point: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
         if point == "sleep":
             eventually(lambda: not member.owned())
         member.leave()
-    assert member._thread is not None
-    member._thread.join(10)
+    assert threads[0].thread is not None
+    threads[0].thread.join(10)
     assert client.is_left
     require_failed(member, caplog)
     fails(lambda: member.commit({T0: 5}, 0))

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, PartitionsAssigned, Revoked
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
-from pyspark_zkafka.group import kafka_member
+from pyspark_zkafka.group.kafka_checks import Pauses
+from pyspark_zkafka.group.kafka_loop import LoopThread, MemberLoop
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -24,6 +26,7 @@ from tests.support.options import group_options, kafka_group_options
 
 T0, T1 = (TopicPartition("t", n) for n in range(2))
 TOPIC = Subscribe(("t",))
+PROMPT = Pauses(lookup_s=0.05, confirm_s=0.05)
 AGAIN = BrokersUnavailable("BROKERS_UNAVAILABLE", "the coordinator moved; try again")
 
 
@@ -33,7 +36,7 @@ class Coordinator:
     member_id = "c-1"
 
     def __init__(self) -> None:
-        self.happens: list[Callable[[KafkaGroupMember], object]] = []
+        self.happens: list[Callable[[MemberLoop], object]] = []
         self.errors: list[ZKafkaError | None] = []
         self.answers: list[Callable[[Mapping[TopicPartition, int]], CommitAnswer]] = []
         self.commits: list[dict[TopicPartition, int]] = []
@@ -98,20 +101,28 @@ def coordinator() -> Coordinator:
 
 
 @pytest.fixture
-def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., KafkaGroupMember]]:
-    """Makes joined members: ``new_member(hold_ms=100)``; they leave when the test ends."""
+def new_member(coordinator: Coordinator) -> Iterator[Callable[..., KafkaGroupMember]]:
+    """Makes joined members: ``new_member(hold_ms=100)``; they leave when the test ends, and wait for no join."""
     made: list[KafkaGroupMember] = []
 
-    def make(subscription: Any = TOPIC, is_final: Any = None, hold_ms: int = 60_000, **kafka: Any) -> Any:
+    def make(
+        subscription: Any = TOPIC, is_final: Any = None, hold_ms: int = 60_000, pauses: Pauses | None = None, **kafka: Any
+    ) -> Any:
         options = group_options("g", membership="kafka", kafka=kafka_group_options(hold_ms=hold_ms, **kafka))
-        made.append(KafkaGroupMember(options, subscription, coordinator.connect, is_final))
+        pauses = replace(pauses or Pauses(), finish_s=0.0)
+        made.append(KafkaGroupMember(options, subscription, coordinator.connect, is_final, pauses=pauses))
         made[-1].join()
         return made[-1]
 
     yield make
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._FINISH_S", 0.0)
     for member in made:
         member.leave()
+
+
+class ByHand(LoopThread):
+    """Runs no loop: a test takes the turns."""
+
+    def start(self) -> None: ...
 
 
 class Clock:
@@ -125,19 +136,22 @@ class Clock:
 
 def without_thread(
     coordinator: Coordinator, clock: Clock, subscription: Any = TOPIC, is_final: Any = None, **kafka: Any
-) -> KafkaGroupMember:
-    """A joined member whose turns a test takes."""
-    options = group_options("g", membership="kafka", kafka=kafka_group_options(**kafka))
-    member = KafkaGroupMember(options, subscription, coordinator.connect, is_final, Timing(clock))
-    member._start = lambda: None  # type: ignore[method-assign]
-    member.join()
-    return member
+) -> MemberLoop:
+    """The loop of a joined member whose turns a test takes."""
+    options, loops = group_options("g", membership="kafka", kafka=kafka_group_options(**kafka)), list[MemberLoop]()
+
+    def run(loop: MemberLoop) -> ByHand:
+        loops.append(loop)
+        return ByHand(loop)
+
+    KafkaGroupMember(options, subscription, coordinator.connect, is_final, Timing(clock), run=run).join()
+    return loops[0]
 
 
-def take_turn(member: KafkaGroupMember) -> None:
+def take_turn(loop: MemberLoop) -> None:
     """Let the member act once, as its thread does."""
-    member.begin_iteration()
-    member.end_iteration()
+    loop.begin_iteration()
+    loop.end_iteration()
 
 
 def assign(coordinator: Coordinator, member: KafkaGroupMember, *partitions: TopicPartition) -> None:
@@ -302,11 +316,8 @@ def test_revocation_of_nothing(coordinator: Coordinator, new_member: Callable[..
     assert member.owned().keys() == {T0}
 
 
-def test_leaving_does_not_wait(
-    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_does_not_wait(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A member that leaves does not wait for partitions being read."""
-    monkeypatch.setattr(kafka_member, "_FINISH_S", 0.0)  # the wait for a join
     member = new_member()
     assign(coordinator, member, T0)
     member.rebalance()
@@ -372,24 +383,23 @@ def test_passing_errors(
 def test_outages_are_logged(coordinator: Coordinator, caplog: pytest.LogCaptureFixture) -> None:
     """An error that is retried is logged once a minute, whatever its cause, and again in a later outage."""
     clock = Clock()
-    member = without_thread(coordinator, clock)
+    loop = without_thread(coordinator, clock)
     for clock.now in (0, 1, 2, 1_000_000):
         coordinator.errors.append(BrokersUnavailable("BROKERS_UNAVAILABLE", f"broken at {clock.now}"))
-        take_turn(member)
+        take_turn(loop)
     logged = [text for text in caplog.messages if "retrying" in text]
     assert logged == [f"a member of group g: retrying: [BROKERS_UNAVAILABLE] broken at {at}" for at in (0, 1_000_000)]
 
 
-def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admission(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A member that the coordinator refuses in several checks raises the error."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
     looks: list[str] = []
 
     def is_final(member_id: str, *_: object) -> bool:
         looks.append(member_id)
         raise GroupError("GROUP_PROTOCOL_UNSUPPORTED", f"no {member_id}")
 
-    member = new_member(is_final=is_final, protocol="consumer")
+    member = new_member(is_final=is_final, protocol="consumer", pauses=Pauses(check_s=0.05))
     began = time.monotonic()
     assert not member.wait_settled(20)
     assert time.monotonic() - began < 10
@@ -408,13 +418,13 @@ def test_refusals(coordinator: Coordinator, caplog: pytest.LogCaptureFixture) ->
             raise error
         return False
 
-    member = without_thread(coordinator, clock, is_final=is_final, protocol="consumer")
+    loop = without_thread(coordinator, clock, is_final=is_final, protocol="consumer")
 
     def error_after_a_check() -> BaseException | None:
         clock.now += 2
-        take_turn(member)
-        answer = member._requests.add_rebalance()
-        take_turn(member)
+        take_turn(loop)
+        answer = loop.requests.add_rebalance()
+        take_turn(loop)
         return answer.exception(0)
 
     assert error_after_a_check() is None
@@ -431,19 +441,19 @@ def test_coordinator_that_does_not_answer(coordinator: Coordinator) -> None:
         clock.now += 4.5
         raise AGAIN
 
-    member = without_thread(coordinator, clock, is_final=is_final, protocol="consumer")
+    loop = without_thread(coordinator, clock, is_final=is_final, protocol="consumer")
     for _ in range(5):
         clock.now += 1
-        answer = member._requests.add_rebalance()
-        take_turn(member)
+        answer = loop.requests.add_rebalance()
+        take_turn(loop)
         assert answer.result(0) == {}
     assert asked == [(2, True), (8.5, True)]
 
 
-def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle(new_member: Callable[..., Any]) -> None:
     """A member for which the coordinator has no partitions is settled."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
-    assert new_member(is_final=lambda *asked: True, protocol="consumer").wait_settled(20)
+    member = new_member(is_final=lambda *asked: True, protocol="consumer", pauses=Pauses(check_s=0.05))
+    assert member.wait_settled(20)
 
 
 def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
@@ -529,10 +539,9 @@ def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], e
     assert member.wait_settled(1 if error.retriable else 20) is not error.retriable
 
 
-def test_unassigned(new_member: Callable[..., Any], monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_unassigned(new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """A member that is assigned nothing by the end of its wait, as without a coordinator, says so."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._MARGIN_S", 0.1)
-    member = new_member(hold_ms=0)
+    member = new_member(hold_ms=0, pauses=Pauses(margin_s=0.1))
     member.expiry_s = 0.1
     assert not member.wait_settled()
     assert "no partitions are assigned: the group rebalances, or its coordinator does not answer" in caplog.text
@@ -548,14 +557,11 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
     assert coordinator.discarded == 1
 
 
-def test_lost_answer_to_a_join(
-    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_answer_to_a_join(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A client without an assignment is replaced, and the next one after twice the time. An assigned client stays."""
     coordinator.topics = ["t"]
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._JOIN_S", 0.3)
     began = time.monotonic()
-    member = new_member()
+    member = new_member(pauses=Pauses(join_s=0.3))
     eventually(lambda: coordinator.subscribed == [["t"]] * 3)
     assert time.monotonic() - began >= 0.9
     assert coordinator.discarded == 2
@@ -572,33 +578,33 @@ def test_lost_answer_to_a_join(
 def test_join_without_topics(coordinator: Coordinator, exists: Collection[bool], replaced: int) -> None:
     """A client that waits for its topics is not replaced. Once one exists, the client has a minute to join."""
     clock = Clock()
-    member = without_thread(coordinator, clock, Subscribe(("t", "u")))
+    loop = without_thread(coordinator, clock, Subscribe(("t", "u")))
     coordinator.errors.append(UnknownTopic("UNKNOWN_TOPIC", "there is no topic u"))
-    take_turn(member)
+    take_turn(loop)
     for is_there in exists:
         coordinator.topics = ["t"] if is_there else ["v"]
         clock.now += 61
-        take_turn(member)
+        take_turn(loop)
     assert coordinator.discarded == replaced
 
 
 def test_fenced_static_member(coordinator: Coordinator) -> None:
     """A member whose instance id is taken reports it after a refused commit, and does not take the id back."""
     clock = Clock()
-    member = without_thread(coordinator, clock, instance_id="one")
+    loop = without_thread(coordinator, clock, instance_id="one")
     coordinator.topics = ["t"]
     coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
-    take_turn(member)
+    take_turn(loop)
     coordinator.answers.append(lambda offsets: CommitAnswer(offsets, "fenced", AGAIN))
     coordinator.errors += [None, GroupError("INSTANCE_ID_TAKEN", "another member has it")]
-    commit = member._requests.add_commit({T0: 5}, 0, None, of_group=False)
-    take_turn(member)
-    take_turn(member)
+    commit = loop.requests.add_commit({T0: 5}, 0, None, of_group=False)
+    take_turn(loop)
+    take_turn(loop)
     assert commit.result(0) == {T0}
     for _ in range(3):
         clock.now += 61
-        answer = member._requests.add_rebalance()
-        take_turn(member)
+        answer = loop.requests.add_rebalance()
+        take_turn(loop)
         with pytest.raises(GroupError, match="INSTANCE_ID_TAKEN"):
             answer.result(0)
     assert coordinator.discarded == 0
@@ -675,22 +681,18 @@ def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callab
     assert coordinator.discarded == 0
 
 
-def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
+def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A member whose pattern finds a new topic is not settled until the topic is assigned."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CONFIRM_S", 0.05)
-    member = new_member(SubscribePattern("t.*"))
+    member = new_member(SubscribePattern("t.*"), pauses=PROMPT)
     assert member.wait_settled(20)
     coordinator.topics = ["t"]
     eventually(lambda: not member.settled, timeout_s=20)
     assign(coordinator, member, T0)
 
 
-def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A pattern is resolved repeatedly; a member without a matching topic is settled."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CONFIRM_S", 0.05)
-    member = new_member(SubscribePattern("t.*"))
+    member = new_member(SubscribePattern("t.*"), pauses=PROMPT)
     assert member.wait_settled(20)
     coordinator.topics = ["t1", "u", "__consumer_offsets"]
     eventually(lambda: coordinator.subscribed, timeout_s=20)
@@ -703,22 +705,21 @@ def test_broker_that_has_just_started(
     coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lookup that finds no topic, or fewer than before, counts only if the next one agrees."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CONFIRM_S", 0.05)
     lookups = iter([[], ["t1", "t2"], [], ["t2"], ["t1", "t2"], ["t1"]])
     monkeypatch.setattr(Coordinator, "topic_names", lambda self: next(lookups, ["t1"]))
-    member = new_member(SubscribePattern("t.*"))
+    member = new_member(SubscribePattern("t.*"), pauses=PROMPT)
     eventually(lambda: coordinator.subscribed[-1:] == [["t1"]], timeout_s=20)
     assert coordinator.subscribed == [["t1", "t2"], ["t1"]]
     assert not member.settled
 
 
-def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
+def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A KIP-848 member settles, without a callback, if its pattern finds a topic of which it is assigned nothing."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     coordinator.topics = ["t"]
-    member = new_member(SubscribePattern("t.*"), lambda name, owned, *_: set(owned) == {T0}, protocol="consumer")
+    pauses = Pauses(check_s=0.05, lookup_s=0.05)
+    member = new_member(
+        SubscribePattern("t.*"), lambda name, owned, *_: set(owned) == {T0}, pauses=pauses, protocol="consumer"
+    )
     coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
     assert member.wait_settled(20)
     coordinator.topics = ["t", "tu"]
