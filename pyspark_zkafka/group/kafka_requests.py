@@ -1,4 +1,4 @@
-"""Requests of other threads to the thread of a member in Kafka, and its answers."""
+"""Requests of other threads to the thread of a member in Kafka, and the answers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ Owned = Mapping[TopicPartition, Claim]
 class MemberRequests:
     """Commits and rebalances that other threads request.
 
-    Any thread may call `add_rebalance`, `add_commit`, `notify` and `result`. The other methods are for the member's thread,
-    which takes the requests and answers them. Requests are refused before `open`, and from `refuse` on.
+    Any thread may call `add_rebalance`, `add_commit`, `notify`, `result` and the methods that begin with `require`. The
+    other methods are for the member's thread, which takes the requests and answers them. Requests are refused before
+    `open`, and from `refuse` on.
     """
 
     def __init__(self, group: str, clock: Callable[[], float]) -> None:
@@ -40,7 +41,7 @@ class MemberRequests:
         self._rebalances: list[Future[Owned]] = []
 
     def open(self) -> None:
-        """Accept requests. The member's thread has not started yet."""
+        """Accept requests from now on. Called before the member's thread starts."""
         self._refusal = None
 
     def require_open(self) -> None:
@@ -54,12 +55,13 @@ class MemberRequests:
             raise self._failure()
 
     def add_rebalance(self) -> Future[Owned]:
+        """Request a rebalance. The answer has the partitions then owned."""
         return self._add(None)
 
     def add_commit(
         self, offsets: Mapping[TopicPartition, int], incarnation: int, claims: Owned | None, of_group: bool
     ) -> Future[Collection[TopicPartition]]:
-        """Request a commit: see `PendingCommit`."""
+        """Request a commit: see `PendingCommit`. The answer has the partitions that were left out."""
         deadline = self._clock() + COMMIT_S
         return self._add(PendingCommit(next(self._numbers), offsets, incarnation, deadline, claims, of_group))
 
@@ -81,7 +83,7 @@ class MemberRequests:
             return answer.result(timeout_s)
         except FutureTimeoutError:
             raise BROKERS_UNAVAILABLE(
-                f"The member of group {self._group} did not answer within {timeout_s:g} s; check that the brokers "
+                f"The member of group {self._group} did not answer within {timeout_s:g} s. Check that the brokers "
                 "with __consumer_offsets run and are reachable from here",
             ) from None
 
@@ -102,11 +104,11 @@ class MemberRequests:
 
     @property
     def has_rebalances(self) -> bool:
-        """True if a rebalance was taken, and is not answered yet."""
+        """True if a rebalance was taken, and has no answer yet."""
         return bool(self._rebalances)
 
     def answer_commit(self, outcome: CommitOutcome) -> None:
-        """Return the partitions that were left out, or raise the error."""
+        """Give the caller the partitions that were left out, or the error."""
         answer = self._commits.pop(outcome.number)
         if outcome.error is None:
             answer.set_result(set(outcome.lost))
@@ -114,7 +116,7 @@ class MemberRequests:
             answer.set_exception(outcome.error)
 
     def answer_rebalances(self, owned: Owned, error: ZKafkaError | None) -> None:
-        """Return the owned partitions, or raise the error."""
+        """Give all callers the owned partitions, or the error."""
         answers, self._rebalances = self._rebalances, []
         for answer in answers:
             if error is None:
@@ -123,9 +125,9 @@ class MemberRequests:
                 answer.set_exception(error)
 
     def refuse(self, who: str, cause: BaseException | None) -> None:
-        """Raise an error for all requests that have no answer yet, and for new ones.
+        """Raise an error for all requests that have no answer yet, and for new requests.
 
-        It is THREAD_FAILED with `who` and the `cause`, or NOT_A_MEMBER without a cause.
+        The error is THREAD_FAILED with `who` and the `cause`, or NOT_A_MEMBER without a cause.
         """
         self._failure = None if cause is None else partial(thread_failed, who, cause)
         why = self._failure or partial(not_running, self._group)
@@ -140,4 +142,4 @@ class MemberRequests:
 
 def not_running(group: str) -> GroupError:
     """The error for a request to a member that has left, or has not joined."""
-    return NOT_A_MEMBER(f"The member of group {group} has left it, or has not joined yet; join first")
+    return NOT_A_MEMBER(f"The member of group {group} has left its group, or has not joined yet. Join first")

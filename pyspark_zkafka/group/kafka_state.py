@@ -1,6 +1,6 @@
 """State of a member of a group that Kafka coordinates: what it owns, what it releases, what it commits.
 
-Pure: values in, values out. `pyspark_zkafka.group.kafka_member` acts on it.
+Pure: values in, values out. `pyspark_zkafka.group.kafka_ownership` and `kafka_loop` act on the state.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class PendingCommit:
 
     number: int
     offsets: Mapping[TopicPartition, int]
-    incarnation: int  # that planned the commit
+    incarnation: int  # the incarnation that planned the commit
     deadline: float
-    claims: Mapping[TopicPartition, Claim] | None = None  # when it was planned: partitions with another one are left out
-    of_group: bool = False  # the group's starts, in partitions of all members
+    claims: Mapping[TopicPartition, Claim] | None = None  # claims of the plan: a partition with another claim is left out
+    of_group: bool = False  # True for the group's starts, in partitions of all members
     next_at: float = 0.0
     sent: Mapping[TopicPartition, int] | None = None  # the offsets that were sent and not answered
     error: ZKafkaError | None = None  # the reason to send the commit again, at `next_at` or later
 
     def sendable(self, state: MemberState) -> dict[TopicPartition, int]:
-        """Select the offsets that the member may commit now. Brokers check the member, but not what it owns.
+        """Select the offsets that the member may commit now. Brokers check the member, but not which partitions it owns.
 
         >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
         >>> commit, state = PendingCommit(1, {t0: 5, t1: 7}, incarnation=0, deadline=30.0), MemberState().assign([t0], "c")
@@ -80,7 +80,7 @@ class QueueStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitQueue:
-    """The commits of a member. The first one is sent first. `unanswered` counts commits that were sent and given up."""
+    """The commits of a member, in the order of sending. `unanswered` counts commits that were sent and given up."""
 
     group: str
     waiting: tuple[PendingCommit, ...] = ()
@@ -100,7 +100,7 @@ class CommitQueue:
         return frozenset(tp for commit in self.waiting for tp in commit.sent or ())
 
     def advance(self, state: MemberState, now: float) -> QueueStep:
-        """End commits that are overdue, or have no partition of the member. Send the next one if it is due.
+        """End commits that are overdue, or have no partition of the member. Send the next commit if it is due.
 
         >>> t0 = TopicPartition("t", 0)
         >>> state = MemberState().assign([t0], "c")
@@ -136,7 +136,7 @@ class CommitQueue:
             return QueueStep(replace(self, unanswered=max(0, self.unanswered - 1)))
         if answer.status == "again" and first.of_group:
             contended = GROUP_REBALANCES(
-                f"committing the start of group {self.group}: {answer.error}; it rebalances, or its coordinator moves"
+                f"committing the start of group {self.group}: {answer.error}. The group rebalances or its coordinator moves"
             )
             return QueueStep(self._rest(), (CommitOutcome(first.number, error=contended),))
         if answer.status == "again":
@@ -147,7 +147,7 @@ class CommitQueue:
         return QueueStep(self._rest(), (CommitOutcome(first.number, left_out, answer.error),))
 
     def expel(self) -> CommitQueue:
-        """Await no answer: the next incarnation does not commit records that the last one read."""
+        """Wait for no answer. The next incarnation does not commit records that the last incarnation read."""
         return replace(self, waiting=tuple(replace(commit, sent=None) for commit in self.waiting), unanswered=0)
 
     def _rest(self) -> CommitQueue:
@@ -165,18 +165,18 @@ class MemberState:
     same partitions are assigned again.
     """
 
-    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)  # owned, unless doubtful: see `owned`
-    sequence: int = 0  # of the last claim
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)  # the member owns them, unless in doubt
+    sequence: int = 0  # the number of the last claim
     incarnation: int = 0
     is_assigned: bool = False  # False before an assignment and during a revocation
     is_member: bool = False  # False until the coordinator has admitted the member
     rebalances: int = 0  # changes of the assignment
     revoking: frozenset[TopicPartition] | None = None  # the partitions of a pending revocation
-    hold_until: float = 0.0  # the time until which the running micro-batch may keep them
+    hold_until: float = 0.0  # the time until which the running micro-batch may keep these partitions
     seen_at: float = 0.0  # the time of the last iteration
     doubted_until: float = 0.0  # the time until which `owned` is empty
     commits: CommitQueue = CommitQueue("")
-    must_replace_client: bool = False  # it may still send a commit of another incarnation, or waits for a lost answer
+    must_replace_client: bool = False  # the client may send a commit of another incarnation, or waits for a lost answer
 
     def see(self, now: float) -> tuple[MemberState, float]:
         """Start an iteration. Also returns the seconds for which the process did not run, or 0.
@@ -261,7 +261,7 @@ class MemberState:
         )
 
     def has_released_too_early(self, released: Collection[TopicPartition]) -> bool:
-        """True if the client may still send a commit of released partitions, or one that was given up."""
+        """True if the client may still send a commit of released partitions, or a commit that was given up."""
         return self.commits.unanswered > 0 or not self.commits.under_way.isdisjoint(released)
 
     def _unseen_s(self, now: float) -> float:
@@ -277,8 +277,8 @@ def is_final(
 ) -> bool:
     """True if the coordinator of a stable group has nothing more to assign to the member.
 
-    While a cooperative rebalance waits for a member to release partitions, the group is stable, but these partitions are
-    assigned to nobody. `partitions` has all partitions of the member's topics.
+    While a cooperative rebalance waits for a member to release partitions, the group is stable, but nobody is assigned
+    these partitions. `partitions` has all partitions of the member's topics.
 
     >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     >>> is_final({"a": [t0], "b": []}, "b", [], [t0, t1])
@@ -291,7 +291,7 @@ def is_final(
 
 
 def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:
-    """The time for which a revocation may wait. It is less than the poll interval, after which the member is expelled.
+    """The time for which a revocation may wait: less than the poll interval, after which the member is expelled.
 
     >>> hold_s(30_000, 300_000), hold_s(60_000, 50_000)
     (30.0, 40.0)
@@ -300,7 +300,7 @@ def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:
 
 
 def stall_s(options: GroupOptions) -> float:
-    """The time without a final assignment after which a static member of the classic protocol joins again, else infinite.
+    """The time without a final assignment after which a member joins again. Infinite except for static classic members.
 
     An incremental rebalance also leaves partitions without an owner while it waits for a member to release them.
     """
@@ -312,6 +312,6 @@ def stall_s(options: GroupOptions) -> float:
 
 def _unanswered(group: str) -> BrokersUnavailable:
     return BROKERS_UNAVAILABLE(
-        f"committing the offsets of group {group}: no answer within {COMMIT_S:g} s; the group has no coordinator now, or "
-        "it does not answer; check that the brokers with __consumer_offsets run and are reachable from here",
+        f"committing the offsets of group {group}: no answer within {COMMIT_S:g} s. The group has no coordinator, or the "
+        "coordinator does not answer: check that the brokers with __consumer_offsets run and are reachable from here",
     )
