@@ -1,8 +1,9 @@
-"""Assignment of partitions to a member in ZooKeeper: its view of the group, and its next step towards the assignment."""
+"""Assignment of partitions to a member in ZooKeeper: its view of the group, its next step, and the time of that step."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.conditions import NOT_STICKY
@@ -18,6 +19,9 @@ from pyspark_zkafka.zookeeper.connection import Watch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _OVER_ALL_TOPICS = frozenset({"roundrobin", "roundrobin-0.8"})
+_SWEEP_S = 3.0
+_SWEEP_SHARE = 20
+_ERROR_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class GroupWatch:
     on_topics: Watch
 
     def read(self) -> GroupView:
-        """Read the group. Blocks for four rounds of requests, one more for patterns, one more for the sticky assignor."""
+        """Read the group. Blocks for four rounds of requests, a fifth for patterns, and another for the sticky assignor."""
         found = self.client.group_members(self.group, self.on_change)
         names = self._names(found.readable)
         topics = self._topics(found.readable, names)
@@ -66,15 +70,16 @@ class GroupWatch:
         return GroupView(found.readable, topics, self._with_owners(subscribers), found.unreadable)
 
     def assignment(self, view: GroupView, consumer: str) -> dict[TopicPartition, str]:
-        """A member's assigned partitions, with the thread of each.
+        """A member's assigned partitions, with the thread of each partition.
 
-        Raises GroupError (NOT_STICKY) if the assignor is sticky, and a member has another one.
+        Raises GroupError (NOT_STICKY) if the assignor is sticky, and a member has another assignor.
         """
         strangers = [name for name, member in view.members.items() if member.assignor != self.own.assignor]
         if self.strategy == "sticky" and strangers:
             raise NOT_STICKY(
-                f"partition.assignment.strategy is sticky, which all members of {self.group} must have; found "
-                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin next to JVM consumers",
+                f"partition.assignment.strategy is sticky, which all members of {self.group} must have, and members have "
+                f"another strategy: {', '.join(strangers)}. Set one strategy for all members: range or roundrobin next to "
+                "JVM consumers",
             )
         threads = assign(self.strategy, view.subscribers)
         return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
@@ -117,9 +122,9 @@ class GroupWatch:
 class RebalanceStep:
     """A member's next step: first release, then claim.
 
-    `release` has the claims to delete now. Some of them are `overdue`: still being read after the hold. `claim` has the
-    partitions to claim, with the thread of each. `revoking` has the partitions to release that are still being read, with
-    the time until which they are kept.
+    `release` has the claims to delete now. Some of these claims are `overdue`: their partitions are still being read after
+    the hold. `claim` has the partitions to claim, with the thread of each partition. `revoking` has the partitions to
+    release that are still being read, with the time until which they are kept.
     """
 
     release: frozenset[TopicPartition] = frozenset()
@@ -152,3 +157,64 @@ def step(
     revoking = {tp: until for tp, until in kept.items() if tp not in overdue}
     claim = {tp: thread for tp, thread in target.items() if tp not in claims or claims[tp].thread != thread}
     return RebalanceStep(frozenset(leaving - revoking.keys()), overdue, claim, revoking)
+
+
+class RebalanceSchedule:
+    """When a member rebalances next, and when it checks its group, since watches may be lost. Not thread-safe.
+
+    `jitter` returns a number in [0, 1).
+    """
+
+    def __init__(self, backoff_s: float, jitter: Callable[[], float]) -> None:
+        self._backoff_s = backoff_s
+        self._jitter = jitter
+        self._rebalance_at = self._sweep_at = 0.0
+        self._tries, self._next_try_at = 0, 0.0
+
+    def due_s(self, now: float) -> float:
+        """Seconds until the next rebalance or check; 0 if it is overdue."""
+        return max(0.0, min(self._rebalance_at, self._sweep_at) - now)
+
+    def must_rebalance(self, now: float) -> bool:
+        """True if a rebalance is due."""
+        return now >= self._rebalance_at
+
+    def must_sweep(self, now: float) -> bool:
+        """True if a check of the group is due."""
+        return now >= self._sweep_at
+
+    def start_rebalance(self, now: float) -> None:
+        """Have an interrupted rebalance repeated after a pause."""
+        self._rebalance_at = now + _ERROR_PAUSE_S
+
+    def fail(self, now: float) -> None:
+        """Have a failed rebalance or check repeated after a pause."""
+        self._rebalance_at = self._sweep_at = now + _ERROR_PAUSE_S
+
+    def end_sweep(self, started: float, ended: float) -> None:
+        """Check again after a pause. Checks of large groups take at most a twentieth of the time."""
+        self._sweep_at = ended + max(_SWEEP_S, _SWEEP_SHARE * (ended - started))
+
+    def end_rebalance(self, now: float, holds: Collection[float], *, is_blocked: bool) -> int:
+        """Rebalance again at the end of the first hold, and after the back-off if other owners block claims.
+
+        Returns the number of tries to claim if this was one, else 0. Rebalances within the back-off, after events, do not
+        count as tries.
+
+        >>> schedule = RebalanceSchedule(2.0, lambda: 0.5)
+        >>> [schedule.end_rebalance(now, [], is_blocked=True) for now in (100.0, 101.0, 102.0)], schedule.due_s(102.0)
+        ([1, 0, 2], 2.0)
+        >>> schedule.end_rebalance(103.0, [104.5], is_blocked=False), schedule.due_s(103.0)
+        (0, 1.5)
+        """
+        self._sweep_at = now + _SWEEP_S
+        self._rebalance_at = min(holds, default=math.inf)
+        if not is_blocked:
+            self._tries, self._next_try_at = 0, 0.0
+            return 0
+        is_try = now >= self._next_try_at
+        if is_try:
+            self._tries += 1
+            self._next_try_at = now + self._backoff_s * (0.5 + self._jitter())
+        self._rebalance_at = min(self._rebalance_at, self._next_try_at)
+        return self._tries if is_try else 0

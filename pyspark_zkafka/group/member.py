@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from pyspark_zkafka.conditions import NO_SESSION
-from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
-from pyspark_zkafka.group.assignment import GroupView, GroupWatch, RebalanceStep, step
+from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, listing
+from pyspark_zkafka.group.assignment import GroupView, GroupWatch, RebalanceSchedule, RebalanceStep, step
 from pyspark_zkafka.group.claims import Blocker, Claims
-from pyspark_zkafka.group.registration import Registration, consumer_id_of, create_owner_znodes, registration_of
+from pyspark_zkafka.group.registration import (
+    RegisteredSession,
+    Registration,
+    consumer_id_of,
+    create_owner_znodes,
+    no_session,
+    registration_of,
+)
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -25,25 +30,22 @@ from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 _log = logging.getLogger(__name__)
 
 _COALESCE_S = 0.02
-_SWEEP_S = 3.0
-_SWEEP_SHARE = 20
-_ERROR_PAUSE_S = 0.5
 _SUSPENDED_PAUSE_S = 0.1
 _CLOSE_S = 2.0
 
 
 class GroupMember:
-    """A member, from ``join`` to ``leave``, or for a ``with`` block.
+    """A member, from ``join`` to ``leave``, or for a ``with`` block: a `Membership`.
 
-    Watches only set a flag. The member's thread then releases revoked partitions and claims assigned ones; so does
-    `rebalance`, which a caller runs between two pieces of work. Partitions that the caller is reading (`set_reading`)
-    are kept until it is done with them, but no longer than `hold_ms`.
+    Watches only set a flag. The member's thread then releases revoked partitions and claims assigned partitions. So does
+    `rebalance`, which a caller runs between two pieces of work. Partitions that the caller is reading (`set_reading`) are
+    kept until they are read, but no longer than `hold_ms`.
 
     Unlike a JVM consumer, a member keeps partitions that stay assigned to it, deletes only its own claims, and retries
     without limit. Thread-safe. Not pickle-safe, and not usable after a fork.
 
-    An unexpected error ends the session, and with it registration and claims: from then on, all calls but `leave` raise
-    THREAD_FAILED, and so do requests of `client`.
+    An unexpected error ends the session, and with it registration and claims. From then on, all calls but `leave` raise
+    THREAD_FAILED, as do requests of `client`.
 
     `consumer` is the registered id. `rebalances` counts the computed assignments.
     """
@@ -71,15 +73,10 @@ class GroupMember:
         self._thread: threading.Thread | None = None
         self._failure: Callable[[], ZKafkaError] | None = None
         self._closing = False
-        # These two are written on kazoo's thread, and only there: it must not wait for the lock.
-        self._suspended = False
-        self._lost_sessions = 0
-        self._registered: tuple[ClaimOwner, int] | None = None  # with the number of sessions lost before
+        self._session = RegisteredSession()
         self._reading: frozenset[TopicPartition] = frozenset()
         self._step = RebalanceStep()
-        self._tries, self._next_try_at = 0, 0.0
-        self._due = 0.0
-        self._sweep_at = 0.0
+        self._schedule = RebalanceSchedule(options.backoff_ms / 1000, timing.jitter)
         self._settled = False
         self._error: ZKafkaError | None = None
         self._view = GroupView()
@@ -88,21 +85,20 @@ class GroupMember:
     @property
     def owner(self) -> ClaimOwner | None:
         """The owner in the member's claims, or None without a session."""
-        registered = self._registered
-        return None if registered is None or registered[1] != self._lost_sessions else registered[0]
+        return self._session.owner
 
     def require_owner(self) -> ClaimOwner:
         """The owner in the member's claims. Raises ZooKeeperError (NO_SESSION, retriable) without a session."""
         self._require_running()
         if (owner := self.owner) is None:
-            raise _no_session()
+            raise no_session()
         return owner
 
     @property
     def expiry_s(self) -> float:
-        """The time after which ZooKeeper has deleted the claims of a dead member with a session like this one.
+        """The time after which ZooKeeper has deleted the claims of a dead member with the same session timeout.
 
-        It rounds the end of a session up to its next tick, and a session lasts two ticks or more.
+        ZooKeeper rounds the end of a session up to its next tick, and a session lasts two ticks or more.
         """
         return 1.5 * self.client.session_timeout_ms / 1000
 
@@ -123,8 +119,8 @@ class GroupMember:
         """Connect, register and try to claim. Blocks for a few round trips.
 
         If another session has registered the member's id, waits for its expiry, for a second longer than twice the session
-        timeout, and then raises ConsumerIdTaken. Raises GroupError if the assignor is sticky and other members have
-        another one, GroupContended if other clients keep changing the group, and the errors of `ZooKeeperClient`.
+        timeout, and then raises ConsumerIdTaken. Raises GroupError if the assignor is sticky and a member has another
+        assignor, GroupContended if other clients keep changing the group, and the errors of `ZooKeeperClient`.
         """
         self._require_running()
         self._closing = False
@@ -148,7 +144,7 @@ class GroupMember:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_S)
         self.client.close()
-        self._registered = None
+        self._session.end()
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
         """The partitions that the member owns. Empty if its session is lost, or may have expired."""
@@ -159,8 +155,8 @@ class GroupMember:
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         """Release and claim partitions between two pieces of work. Returns the partitions then owned.
 
-        They count as being read until the next call of `set_reading`. Sends no request if nothing has changed, unless the
-        regular check is due. Logs and retries retriable errors and ConsumerIdTaken, and raises others.
+        These partitions count as being read until the next call of `set_reading`. Sends no request if nothing has changed,
+        unless the regular check is due. Logs and retries retriable errors and ConsumerIdTaken, and raises other errors.
         """
         with self._lock:
             self.set_reading(())
@@ -210,10 +206,9 @@ class GroupMember:
 
     def _serve(self) -> None:
         while not self._closing:
-            due_s = min(self._due, self._sweep_at) - self._timing.clock()
-            if self._suspended:
+            if self._session.is_suspended:
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
-            elif self._wake.wait(max(0.0, due_s)) and not self._closing:
+            elif self._wake.wait(self._schedule.due_s(self._timing.clock())) and not self._closing:
                 self._timing.sleep(_COALESCE_S * (0.5 + self._timing.jitter()))  # coalesce events into one rebalance
             with self._lock:
                 if not self._closing:
@@ -221,19 +216,19 @@ class GroupMember:
 
     def _serve_once(self) -> None:
         """Rebalance or check the group, if due and connected. Keeps an error for the next caller of `rebalance`."""
-        if self._suspended:
+        if self._session.is_suspended:
             self._error = self.client.refused or self._error
             return
         self._wake.clear()
         now = self._timing.clock()
         try:
-            if self._requested.is_set() or now >= self._due:
+            if self._requested.is_set() or self._schedule.must_rebalance(now):
                 self._rebalance()
                 self._error = None
-            elif self._topics_changed.is_set() or now >= self._sweep_at:
+            elif self._topics_changed.is_set() or self._schedule.must_sweep(now):
                 self._sweep()
         except ZKafkaError as error:
-            self._due = self._sweep_at = now + _ERROR_PAUSE_S
+            self._schedule.fail(now)
             self._settled = False
             if not self._closing:
                 if str(error) != str(self._error):
@@ -244,7 +239,7 @@ class GroupMember:
         """End the session after an unexpected error, which may have left the member's state half changed."""
         self._closing = True
         self._failure = self._failure or partial(thread_failed, f"{self.consumer} has left group {self.group}", cause)
-        self._registered = None
+        self._session.end()
         self._wake.set()
         self._changed.set()
         self.client.close(self._failure)
@@ -255,10 +250,8 @@ class GroupMember:
 
     def _on_state(self, state: SessionState) -> None:
         """Own nothing without a session, and rebalance in a new one. Called on kazoo's thread."""
-        if state == "LOST":
-            self._lost_sessions += 1
-        self._suspended = state != "CONNECTED"
-        if not self._suspended:
+        self._session.note_state(state)
+        if state == "CONNECTED":
             self.request_rebalance()
         self._changed.set()
 
@@ -281,21 +274,21 @@ class GroupMember:
 
     def _register(self) -> ClaimOwner:
         """Ensure that the present session is registered, and forget claims that are gone. Returns the owner."""
-        lost_before, session = self._lost_sessions, self.client.session_id
+        losses, session = self._session.losses, self.client.session_id
         if session is None:
-            raise _no_session()
+            raise no_session()
         owner = ClaimOwner(self.consumer, session)
         if owner != self.owner:
             self._claims.forget()
             self._registration.write(self.client, session)
-            self._registered = owner, lost_before
+            self._session.register(owner, losses)
             granted_ms = self.client.session_timeout_ms
             _log.info("%s is registered in session %s of %d ms", self.consumer, session_text(session), granted_ms)
             self._claims.verify(owner)
             return owner
         self._verify(owner)  # first: registering fails if another session has the id, and perhaps the claims
         registered = self._registration.session(self.client)
-        self._require(owner)
+        self._session.require(owner)
         if registered != session:
             _log.warning("%s: another client has deleted the registration. Registering again", self.consumer)
             self._registration.write(self.client, session)
@@ -303,7 +296,8 @@ class GroupMember:
 
     def _rebalance(self) -> None:
         """Read the group, release and claim, once. Schedules the next rebalance."""
-        self._settled, self._due = False, self._timing.clock() + _ERROR_PAUSE_S  # Ctrl-C may interrupt this
+        self._settled = False
+        self._schedule.start_rebalance(self._timing.clock())  # Ctrl-C may interrupt this
         self._requested.clear()
         self._topics_changed.clear()
         owner = self._register()
@@ -315,14 +309,14 @@ class GroupMember:
             self.request_rebalance()  # deleted meanwhile: no member can compute our assignment from this view
             return
         target = self._watch.assignment(self._view, self.consumer)
-        self._require(owner)
+        self._session.require(owner)
         revoking, hold_s = self._step.revoking, self._options.hold_ms / 1000
         self._step = step(target, self._claims.owned, self._reading, revoking, self._timing.clock(), hold_s)
         self._release(owner)
         blockers = self._claim(self._step.claim, owner)
         if self._step.claim and not blockers:
             _log.info("%s claimed %s", self.consumer, listing(sorted(self._step.claim), 8))
-        self._schedule(blockers)
+        self._end_rebalance(blockers)
         if self._watch.ids() != self._view.ids:
             self.request_rebalance()
         self._changed.set()
@@ -351,27 +345,21 @@ class GroupMember:
             self._claims.release(release, owner)
             _log.info("%s released %s", self.consumer, listing(sorted(release), 8))
 
-    def _schedule(self, blockers: list[Blocker]) -> None:
+    def _end_rebalance(self, blockers: list[Blocker]) -> None:
         """Schedule the next rebalance: when a blocking claim is deleted, after the back-off, or after the hold."""
-        now = self._timing.clock()
-        self._sweep_at = now + _SWEEP_S
-        self._due = min(self._step.revoking.values(), default=math.inf)
-        self._settled = not blockers and not self._step.revoking
+        revoking = self._step.revoking.values()
+        self._settled = not blockers and not revoking
+        tries = self._schedule.end_rebalance(self._timing.clock(), revoking, is_blocked=bool(blockers))
         if not blockers:
-            self._tries, self._next_try_at = 0, 0.0
             return
-        if now >= self._next_try_at:  # earlier tries, after events, do not count
-            self._tries += 1
-            self._next_try_at = now + self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter())
-            if self._tries % self._options.max_retries == 0:
-                _log.warning(
-                    "%s cannot claim its partitions after %d tries, and continues to try: %s. Stop members that are stuck, "
-                    "or that use another partition.assignment.strategy",
-                    self.consumer,
-                    self._tries,
-                    listing(blockers, 3, "; "),
-                )
-        self._due = min(self._due, self._next_try_at)
+        if tries and tries % self._options.max_retries == 0:
+            _log.warning(
+                "%s cannot claim its partitions after %d tries, and continues to try: %s. Stop members that are stuck, "
+                "or that use another partition.assignment.strategy",
+                self.consumer,
+                tries,
+                listing(blockers, 3, "; "),
+            )
         paths = [group_znodes.owner_path(self.group, b.partition) for b in blockers]
         if len(self.client.exists_many(paths, self.request_rebalance)) < len(paths):
             self.request_rebalance()
@@ -387,13 +375,12 @@ class GroupMember:
             or not self._watch.is_current(self._view)
         ):
             self.request_rebalance()
-        end = self._timing.clock()
-        self._sweep_at = end + max(_SWEEP_S, _SWEEP_SHARE * (end - started))
+        self._schedule.end_sweep(started, self._timing.clock())
 
     def _verify(self, owner: ClaimOwner) -> bool:
-        """Forget and log claims whose znodes are gone. True if there were any."""
+        """Forget and log claims whose znodes are gone. Returns True if there were such claims."""
         lost = self._claims.verify(owner)
-        self._require(owner)
+        self._session.require(owner)
         if lost:
             self._settled = False
             _log.warning(
@@ -401,17 +388,8 @@ class GroupMember:
             )
         return bool(lost)
 
-    def _require(self, owner: ClaimOwner) -> None:
-        """Raise if the session has ended: its claims ended with it, and no other client has deleted them."""
-        if self.owner != owner:
-            raise _no_session()
-
     def _warn(self, text: str) -> None:
         """Log each text once."""
         if text not in self._warned:
             self._warned.add(text)
             _log.warning("%s: %s", self.consumer, text)
-
-
-def _no_session() -> ZooKeeperError:
-    return NO_SESSION("The member has no session with ZooKeeper; it retries by itself")

@@ -1,6 +1,6 @@
 """Znodes that a member creates when it joins: its registration, and the owner znodes of its topics.
 
-The registration is the ephemeral znode ``/consumers/G/ids/C``, written once per session.
+The registration is the ephemeral znode ``/consumers/G/ids/C``, written once per session: see `RegisteredSession`.
 
 The owner znode ``/consumers/G/owners/T`` shows when the group subscribed to a topic. `auto.offset.reset` sets the start of
 partitions that existed then. The group reads partitions that were created later from their first record. By ZooKeeper's
@@ -17,13 +17,20 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pyspark_zkafka.conditions import ASSIGN_IN_GROUP, CONSUMER_ID_TAKEN, GROUP_CONTENDED, REGISTRATION_CONTENDED
-from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition, session_text
+from pyspark_zkafka.conditions import (
+    ASSIGN_IN_GROUP,
+    CONSUMER_ID_TAKEN,
+    GROUP_CONTENDED,
+    NO_SESSION,
+    REGISTRATION_CONTENDED,
+)
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.model.nouns import ClaimOwner, ClusterSnapshot, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Assign, SubscribePattern, Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.options.values import GroupOptions
-from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import SessionState, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason, pieces
 
 _ATTEMPTS = 20
@@ -51,8 +58,8 @@ class Registration:
     def write(self, client: ZooKeeperConnection, session: int) -> None:
         """Register, and create missing parents with empty data, as the consumer of 1.1.1 does.
 
-        Raises ConsumerIdTaken if another session has registered the id. It may be an old session of this member, which
-        will expire. Raises GroupContended, which is retriable, if others keep changing the parents.
+        Raises ConsumerIdTaken if another session has registered the id. That may be an old session of this member, which
+        will expire. Raises GroupContended, which is retriable, if other clients keep changing the parents.
         """
         for _ in range(_ATTEMPTS):
             conflict = client.transact(self._operations(client)).conflict
@@ -64,14 +71,14 @@ class Registration:
                     return
                 if other is not None:
                     raise CONSUMER_ID_TAKEN(
-                        f"The group {self.group} has a member {self.consumer} already, of session {session_text(other)}; "
-                        "if that member is dead, wait until its session expires; else stop it, or give this member another "
-                        "consumer.id",
+                        f"The group {self.group} has a member {self.consumer} already, of session {session_text(other)}. "
+                        "If that member is dead, wait until its session expires; otherwise stop it, or give this member "
+                        "another consumer.id",
                         session=other,
                     )
         raise REGISTRATION_CONTENDED(
-            f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents were created or deleted; try "
-            f"again, and if that does not help, find the client that deletes and creates znodes of group {self.group}",
+            f"{self.consumer} is not registered: {_ATTEMPTS} times other clients created or deleted {self.path} or its "
+            f"parents. Try again, and if that does not help, find the client that changes znodes of group {self.group}",
         )
 
     def _operations(self, client: ZooKeeperConnection) -> list[Operation]:
@@ -81,6 +88,49 @@ class Registration:
         content = replace(self.content, timestamp=str(int(self.clock() * 1000)))
         missing: list[Operation] = [Create(path, data) for path, data in parents.items() if path not in existing]
         return [*missing, Create(self.path, group_znodes.encode_registration(content), ephemeral=True)]
+
+
+class RegisteredSession:
+    """The session under which a member is registered. It ends with the session, before the member's thread notices.
+
+    kazoo's thread calls `note_state`, which takes no lock: that thread must not wait. Any thread may read the attributes.
+    The member calls the other methods under its lock.
+    """
+
+    def __init__(self) -> None:
+        self.is_suspended = False
+        self.losses = 0
+        self._registered: tuple[ClaimOwner, int] | None = None  # with the number of losses before
+
+    @property
+    def owner(self) -> ClaimOwner | None:
+        """The owner in the member's claims, or None without a session."""
+        registered = self._registered
+        return None if registered is None or registered[1] != self.losses else registered[0]
+
+    def note_state(self, state: SessionState) -> None:
+        """Note a change of the connection. A lost session has no owner."""
+        if state == "LOST":
+            self.losses += 1
+        self.is_suspended = state != "CONNECTED"
+
+    def register(self, owner: ClaimOwner, losses: int) -> None:
+        """Note a registration. `losses` was read before the session's id: the session may be lost already."""
+        self._registered = owner, losses
+
+    def end(self) -> None:
+        """Own nothing from now on."""
+        self._registered = None
+
+    def require(self, owner: ClaimOwner) -> None:
+        """Raise if the owner's session has ended: its claims ended with it, and no other client has deleted them."""
+        if self.owner != owner:
+            raise no_session()
+
+
+def no_session() -> ZooKeeperError:
+    """The error of a member without a session."""
+    return NO_SESSION("The member has no session with ZooKeeper. It retries by itself")
 
 
 def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
@@ -96,7 +146,7 @@ def registration_of(options: GroupOptions, subscription: Subscription) -> Consum
 
 
 def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) -> str:
-    """The id in the options, or one made of host, time and a random number, like a JVM consumer's."""
+    """The id in the options, or an id made of host, time and a random number, like a JVM consumer's."""
     if options.consumer_id is not None:
         return group_znodes.consumer_id(options.name, options.consumer_id)
     upper_half = uuid.uuid4().int >> 64
@@ -114,8 +164,8 @@ def create_owner_znodes(client: ZooKeeperConnection, group: str, topics: Collect
                 break
         if conflict is not None:
             raise GROUP_CONTENDED(
-                f"{piece[0]} was not created: other clients create or delete znodes of group {group} "
-                f"({conflict.operation.path}: {conflict.reason.value}); try again",
+                f"{piece[0]} was not created, because other clients create or delete znodes of group {group} "
+                f"({conflict.operation.path}: {conflict.reason.value}). Try again",
             )
 
 

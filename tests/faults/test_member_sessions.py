@@ -36,7 +36,7 @@ def test_ghost_of_the_old_session(chroot: Chroot, new_member: NewMember, process
     """A consumer id in use is refused and its session named; after its holder is killed, a new member takes the id over."""
     chroot.topic("t", 3)
     process, session = processes.joined("c1", session_s=2.5)  # long enough not to expire on a busy machine
-    with pytest.raises(ConsumerIdTaken, match=rf"group g has a member g_c1 already, of session {session};"):
+    with pytest.raises(ConsumerIdTaken, match=rf"group g has a member g_c1 already, of session {session}\."):
         new_member("c1", "t", session_ms=1000).join()
     process.kill()
     member = new_member("c1", "t", session_ms=4000)

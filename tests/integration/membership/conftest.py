@@ -13,7 +13,7 @@ from tests.support.memberships import BY_KIP_848, MemberGroup
 @pytest.fixture
 def no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members in ZooKeeper of this process that learn of changes from watches only, not from their sweeps."""
-    monkeypatch.setattr("pyspark_zkafka.group.member._SWEEP_S", 3600.0)
+    monkeypatch.setattr("pyspark_zkafka.group.assignment._SWEEP_S", 3600.0)
 
 
 @pytest.fixture(params=["zookeeper", "cooperative-sticky", pytest.param("range", marks=pytest.mark.long), BY_KIP_848])

@@ -85,7 +85,7 @@ class TestRegistration:
         session = f"0x{chroot.other.client_id[0]:x}"
         with (
             ZooKeeperClient(chroot.config) as client,
-            pytest.raises(ConsumerIdTaken, match=rf"group g has a member g_c1 already, of session {session};"),
+            pytest.raises(ConsumerIdTaken, match=rf"group g has a member g_c1 already, of session {session}\."),
         ):
             Registration("g", "g_c1", ConsumerRegistration({"t": 1})).write(client, client.session_id or 0)
 

@@ -1,4 +1,4 @@
-"""A member's assignment: its view of the group, and its next step."""
+"""A member's assignment: its view of the group, its next step, and the time of that step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from pyspark_zkafka.errors import CodecError, GroupError
-from pyspark_zkafka.group.assignment import GroupView, GroupWatch, RebalanceStep, step
+from pyspark_zkafka.group.assignment import GroupView, GroupWatch, RebalanceSchedule, RebalanceStep, step
 from pyspark_zkafka.model.assignors import Subscribers
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
@@ -34,7 +34,7 @@ def test_assignment() -> None:
 def test_sticky_among_others() -> None:
     """The sticky assignor raises an error unless all members have it."""
     own = ConsumerRegistration({"t": 1}, assignor="sticky")
-    with pytest.raises(GroupError, match=r"\[NOT_STICKY\].*found g_c1, g_c2 without it"):
+    with pytest.raises(GroupError, match=r"\[NOT_STICKY\].*members have another strategy: g_c1, g_c2\. Set"):
         watch("sticky", own).assignment(VIEW, "g_c3")
 
 
@@ -93,3 +93,44 @@ def test_called_off() -> None:
     second = leaving(set(), [A], 108, first.revoking)
     assert (second.release, second.revoking) == (set(), {})
     assert leaving({A}, [A], 108, second.revoking).revoking == {A: 118}
+
+
+def test_tries_to_claim() -> None:
+    """A blocked member tries again after the back-off. Rebalances before then are no tries; a success ends the count."""
+    schedule = RebalanceSchedule(2.0, lambda: 0.5)
+    assert [schedule.end_rebalance(now, (), is_blocked=True) for now in (0.0, 1.0, 2.0, 3.9, 4.0)] == [1, 0, 2, 0, 3]
+    assert [schedule.must_rebalance(now) for now in (5.9, 6.0)] == [False, True]
+    assert schedule.end_rebalance(6.0, (), is_blocked=False) == 0
+    assert not schedule.must_rebalance(1e9)
+    assert schedule.end_rebalance(7.0, (), is_blocked=True) == 1
+
+
+def test_end_of_a_hold() -> None:
+    """A member rebalances at the end of the first hold, if the back-off does not end sooner."""
+    schedule = RebalanceSchedule(2.0, lambda: 0.5)
+    schedule.end_rebalance(0.0, [4.0, 3.0], is_blocked=False)
+    assert [schedule.must_rebalance(now) for now in (2.9, 3.0)] == [False, True]
+    schedule.end_rebalance(3.0, [9.0], is_blocked=True)
+    assert [schedule.must_rebalance(now) for now in (4.9, 5.0)] == [False, True]
+
+
+def test_times_of_checks() -> None:
+    """A group is checked three seconds after a rebalance or a check, or later if a check takes long."""
+    schedule = RebalanceSchedule(2.0, lambda: 0.5)
+    schedule.end_rebalance(10.0, (), is_blocked=False)
+    assert (schedule.due_s(10.0), schedule.must_sweep(12.9), schedule.must_sweep(13.0)) == (3.0, False, True)
+    schedule.end_sweep(13.0, 13.125)
+    assert schedule.due_s(13.125) == 3.0
+    schedule.end_sweep(20.0, 21.0)
+    assert schedule.due_s(21.0) == 20.0
+    assert schedule.due_s(99.0) == 0.0
+
+
+def test_failed_rebalance() -> None:
+    """A rebalance that failed, or was interrupted, is due again after half a second."""
+    schedule = RebalanceSchedule(2.0, lambda: 0.5)
+    schedule.end_rebalance(10.0, (), is_blocked=False)
+    schedule.start_rebalance(10.0)
+    assert [schedule.must_rebalance(now) for now in (10.4, 10.5)] == [False, True]
+    schedule.fail(11.0)
+    assert (schedule.must_sweep(11.4), schedule.must_sweep(11.5), schedule.must_rebalance(11.5)) == (False, True, True)

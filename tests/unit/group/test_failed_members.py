@@ -221,7 +221,7 @@ def test_in_zookeeper(
     work: str, by_caller: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever request of a member in ZooKeeper fails, all callers learn why, and its registration and claims are gone."""
-    monkeypatch.setattr("pyspark_zkafka.group.member._SWEEP_S", 0.05 if work == "sweep" else 3600.0)
+    monkeypatch.setattr("pyspark_zkafka.group.assignment._SWEEP_S", 0.05 if work == "sweep" else 3600.0)
     options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "consumer.id": "c", "subscribe": "t"})
     assert options.read.connection.zookeeper is not None
     assert options.group is not None

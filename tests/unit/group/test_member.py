@@ -42,7 +42,7 @@ def test_session_that_may_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{module}.Claims", lambda client, group: SimpleNamespace(owned=claims))
     member = new_member(Timing(clock=lambda: now))
     assert member.owned() == {}
-    member._registered = ClaimOwner("g_c", 1), 0
+    member._session.register(ClaimOwner("g_c", 1), 0)
     assert member.owned() == claims
     now = 16.0
     assert member.owned() == {}

@@ -6,15 +6,16 @@ import re
 
 import pytest
 
-from pyspark_zkafka.errors import GroupContended, GroupError
+from pyspark_zkafka.errors import GroupContended, GroupError, ZooKeeperError
 from pyspark_zkafka.group.registration import (
+    RegisteredSession,
     consumer_id_of,
     create_owner_znodes,
     created_after_subscription,
     registration_of,
     subscribed_since,
 )
-from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, TopicPartition
+from pyspark_zkafka.model.nouns import ClaimOwner, ClusterSnapshot, PartitionState, TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from tests.support.ensemble_client import EnsembleClient
@@ -102,5 +103,27 @@ def test_created_by_others(client: EnsembleClient) -> None:
 def test_group_that_is_gone(client: EnsembleClient) -> None:
     """Without the group's znode, creating a trace raises an error."""
     client.ensemble.nodes.clear()
-    with pytest.raises(GroupContended, match=r"/consumers/g/owners was not created: .*does not exist\); try again"):
+    with pytest.raises(GroupContended, match=r"/consumers/g/owners was not created, because .*does not exist\)\. Try again"):
         create_owner_znodes(client, "g", ["t"])
+
+
+def test_registered_session() -> None:
+    """An owner ends with its session, also if the session was lost while the member registered, but not with a pause."""
+    session, owner = RegisteredSession(), ClaimOwner("g_c", 1)
+    session.register(owner, session.losses)
+    session.note_state("SUSPENDED")
+    assert (session.is_suspended, session.owner) == (True, owner)
+    session.require(owner)
+    before = session.losses
+    session.note_state("LOST")
+    session.note_state("CONNECTED")
+    assert (session.is_suspended, session.owner) == (False, None)
+    with pytest.raises(ZooKeeperError, match="NO_SESSION"):
+        session.require(owner)
+    session.register(ClaimOwner("g_c", 2), before)
+    assert session.owner is None
+    session.register(ClaimOwner("g_c", 2), session.losses)
+    with pytest.raises(ZooKeeperError, match="NO_SESSION"):
+        session.require(owner)
+    session.end()
+    assert session.owner is None
