@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.kafka_loop import MemberLoop
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.planning import SubscribePattern
 from pyspark_zkafka.options.stream import parse_stream
@@ -69,7 +70,8 @@ def test_failed(group: MemberGroup, monkeypatch: pytest.MonkeyPatch, caplog: pyt
     if isinstance(first, GroupMember):
         monkeypatch.setattr(first._claims, "release", fail)
     else:
-        monkeypatch.setattr(first, "begin_revocation", fail)  # within librdkafka's callback
+        assert isinstance(first, KafkaGroupMember)
+        monkeypatch.setattr(first._ownership, "begin_revocation", fail)  # within librdkafka's callback
     second = group.member(**sessions)
     eventually(lambda: settled([second], 4), timeout_s=20)
     for call in (first.owned, first.rebalance, lambda: store.commit(group.places({0: 1}), owner)):

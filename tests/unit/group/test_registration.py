@@ -103,7 +103,7 @@ def test_created_by_others(client: EnsembleClient) -> None:
 def test_group_that_is_gone(client: EnsembleClient) -> None:
     """Without the group's znode, creating a trace raises an error."""
     client.ensemble.nodes.clear()
-    with pytest.raises(GroupContended, match=r"/consumers/g/owners was not created, because .*does not exist\)\. Try again"):
+    with pytest.raises(GroupContended, match=r"/owners was not created, because .*does not exist\)\. Try again"):
         create_owner_znodes(client, "g", ["t"])
 
 
