@@ -106,8 +106,8 @@ class _Config(NamedTuple):
 class KafkaAdmin:
     """Requests to brokers, in a ``with`` block. Not pickle-safe, and only for the process that created it.
 
-    Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method. With
-    `read_committed` the latest offset is the last stable one.
+    Uses only the `properties` of the connection. ``socket.timeout.ms`` (30 s by default) limits each method. With
+    `read_committed`, the latest offset is the last stable offset.
     """
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], *, read_committed: bool = False) -> None:
@@ -132,11 +132,11 @@ class KafkaAdmin:
 
     @property
     def servers(self) -> str:
-        """The bootstrap servers, with the brokers of the last metadata. Any thread may ask."""
+        """The bootstrap servers and the brokers of the last metadata. Safe to call from any thread."""
         return self._requests.known_servers
 
     def follow(self, servers: str) -> None:
-        """Use the present bootstrap servers if one has a new address: all brokers that the client knows may be gone."""
+        """Replace the bootstrap servers if one has an unknown address: all brokers that the client knows may be gone."""
         self._requests.follow(servers)
 
     def forget_leaders(self, topics: Collection[str]) -> None:
@@ -148,19 +148,19 @@ class KafkaAdmin:
         return sorted(filter(is_topic_name, self._requests.metadata(None).topics))
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """Make a snapshot from the brokers' metadata, with the existing topics of `topics`. Blocks for a request.
+        """Make a snapshot of the existing topics among `topics`, or of all topics. Blocks for a metadata request.
 
-        It has no leader epochs (-1), and one endpoint per broker, of the listener that answered.
+        The snapshot has no leader epochs (-1), and one endpoint per broker: the listener that answered.
         """
         found = self._described(topics)
         return cluster_snapshot(found, self._protocol)
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        """The ids of the topics that exist. None before Kafka 2.8, which introduced topic ids."""
+        """The ids of the existing topics. Each id is None before Kafka 2.8, which introduced topic ids."""
         return {name: topic_id(topic) for name, topic in self._described(topics).topics.items()}
 
     def _described(self, topics: Collection[str] | None) -> Metadata:
-        """The metadata of the existing topics of `topics`, or of all. Raises the error of a named topic."""
+        """Request metadata of the existing topics among `topics`, or of all topics. Raises the error of a named topic."""
         names = None if topics is None else sorted(filter(is_topic_name, topics))
         found = self._requests.metadata(names)
         self._leaders.learn(found.topics)
@@ -173,8 +173,8 @@ class KafkaAdmin:
     def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Have a broker (Kafka 0.11 or later) validate a topic's configuration, without changing it.
 
-        Raises OptionError if a name or a value is wrong, and ZKafkaError if no broker answers, or it does not know the
-        request.
+        Raises OptionError if a name or a value is wrong, and ZKafkaError if no broker answers, or if the broker does not
+        know the request.
         """
         doing = f"validating the configuration of {topic}"
         self._change(
@@ -189,8 +189,8 @@ class KafkaAdmin:
     ) -> None:
         """Create a topic, or only have the controller check it. Needs Kafka 0.10.2 or later.
 
-        -1 partitions or replicas are the brokers' defaults, since Kafka 2.4. Raises OptionError if a setting is wrong, and
-        ZKafkaError if the controller refuses, or does not answer.
+        Since Kafka 2.4, -1 partitions or replicas select the brokers' default. Raises OptionError if a setting is wrong,
+        and ZKafkaError if the controller refuses, or does not answer.
         """
 
         def make(connection: Connection) -> Request:
@@ -252,9 +252,9 @@ class KafkaAdmin:
         raise INVALID_TOPIC_CONFIG(f"The configuration of {topic} is not valid: {words}; correct the name or the value")
 
     def _changed(self, topic: str, call: Call[str, Outcome], deadline: Deadline) -> Outcome:
-        """Request a change from the controller, and again only if it has moved.
+        """Request a change from the controller, again after a retriable error, such as a controller that has moved.
 
-        A request without an answer may have been carried out, and its repetition would then be refused.
+        Does not repeat a request without an answer: if it was carried out, the controller would refuse the repetition.
         """
         while True:
             found, failed = self._requests.each([topic], self._controller, call, deadline, repeats=False)
@@ -272,7 +272,7 @@ class KafkaAdmin:
             time.sleep(_PAUSE_S)
 
     def broker_config(self, broker: int, name: str) -> str | None:
-        """The value of a broker's setting, or None if it does not exist. Needs Kafka 0.11 or later."""
+        """The value of a broker's setting, or None if the broker has no such setting. Needs Kafka 0.11 or later."""
 
         def make(connection: Connection, brokers: Sequence[int]) -> Request:
             return describe_config_request(connection.version(DESCRIBE_CONFIGS), BROKER, str(brokers[0]), name)
@@ -293,9 +293,9 @@ class KafkaAdmin:
     ) -> dict[TopicPartition, int]:
         """The offset at each position. -1 if there is no record at or after a timestamp.
 
-        -1 as well if the topic's format, of before Kafka 0.10, has no timestamps. Java's consumer does the same.
+        Also -1 if the topic has a message format without timestamps, from before Kafka 0.10, as in Java's consumer.
 
-        Sends one request to each leader, all at the same time. `timeout_s` can shorten the time-out of a request.
+        Asks all leaders at the same time. `timeout_s` can shorten the time-out of a request.
         """
         found, failed = self.list_offsets_each(positions, timeout_s)
         for error in failed.values():
@@ -308,7 +308,7 @@ class KafkaAdmin:
     def high_watermarks(
         self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """The ends of logs, including open transactions. Empty, without a request, unless this client reads committed."""
+        """The ends of logs, including open transactions. Empty, without a request, if this client reads uncommitted."""
         if not self._read_committed:
             return {}
         return self.list_offsets(dict.fromkeys(partitions, HIGH_WATERMARK), timeout_s)
@@ -328,7 +328,7 @@ class KafkaAdmin:
         failed: dict[TopicPartition, ZKafkaError] = {}
         lookups = self._lookups(positions)
         for number, (call, partitions) in enumerate(lookups):
-            share = self._requests.deadline(deadline.left_s / (len(lookups) - number))  # a silent leader uses all of it
+            share = self._requests.deadline(deadline.left_s / (len(lookups) - number))  # a silent leader uses up its share
             listed, unlisted = self._requests.each(partitions, self._leaders, call, share)
             found |= listed
             failed |= unlisted
@@ -342,7 +342,9 @@ class KafkaAdmin:
         epochs: Mapping[TopicPartition, int],
         timeout_s: float = math.inf,
     ) -> tuple[dict[TopicPartition, EpochEndOffset], set[TopicPartition]]:
-        """The logs truncated below their position, with the end of its epoch on the leader, and the logs without an answer.
+        """Find the logs that were truncated below their position, and the partitions without an answer.
+
+        Each truncated log comes with the end of the position's epoch in the leader's log.
 
         `epochs` are the present epochs of the leaders. A log without epochs is not truncated: it has an old message format,
         or belongs to a new topic of the same name. Brokers before Kafka 2.3 may refuse to answer consumers.
@@ -363,7 +365,7 @@ class KafkaAdmin:
     def _lookups(
         self, positions: Mapping[TopicPartition, Position]
     ) -> list[tuple[Call[TopicPartition, ListedOffset], list[TopicPartition]]]:
-        """Divide positions into calls: the ends of logs, also of open transactions, and offsets at timestamps."""
+        """Divide positions into calls: under read_committed, under read_uncommitted, and for timestamps."""
         stable, ends, times = list[TopicPartition](), list[TopicPartition](), list[TopicPartition]()
         for tp, position in positions.items():
             kind = times if isinstance(position, AtTimestamp) else ends

@@ -28,8 +28,8 @@ INTRODUCTION_S = 1.0
 def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> dict[str, Any]:
     """Return the configuration of a client of confluent-kafka. `note` receives the client's errors.
 
-    First checks that the files can be read. With a token provider, then gets a token: confluent-kafka would replace the
-    provider's error by one without a reason. A client made after a refused login gets a new token.
+    First checks that the files can be read. With a token provider, then fetches a token, since confluent-kafka would hide
+    the reason for the provider's error. A client made after a refused login gets a new token.
     """
     require_files(properties)
     config = {**properties, "error_cb": note}
@@ -50,8 +50,8 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
 def librdkafka_logger() -> logging.Logger:
     """The logger of librdkafka's own messages, disabled unless the application has set a level.
 
-    librdkafka logs hundreds of lines a minute while a broker is down, and recovers from most of these errors. The others
-    are raised as errors of ours.
+    librdkafka logs hundreds of lines a minute while a broker is down, and recovers from most of these errors. This package
+    raises the remaining errors as ZKafkaError.
     """
     logger = logging.getLogger("pyspark_zkafka.librdkafka")
     if logger.level == logging.NOTSET:
@@ -60,7 +60,7 @@ def librdkafka_logger() -> logging.Logger:
 
 
 def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
-    """Create confluent-kafka's consumer. `note` receives the client's errors. ZKafkaError if it cannot be created."""
+    """Create confluent-kafka's consumer. `note` receives its errors. Raises ZKafkaError if it cannot be created."""
     with kafka_errors("making a consumer"):
         return Consumer(client_config(properties, note), logger=librdkafka_logger())
 

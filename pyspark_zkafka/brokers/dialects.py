@@ -20,15 +20,16 @@ _PATIENCE_S = 10.0
 _OWN = ("api.version.request", "broker.version.fallback")
 
 _modern: set[str] = set()
-"""The bootstrap servers of brokers that are not old. Old ones are asked each time: they may be upgraded meanwhile."""
+"""Bootstrap servers of clusters from Kafka 0.11 on. Older brokers are asked each time: they may be upgraded meanwhile."""
 
 
 def find_dialect(
     bootstrap_servers: str, properties: Mapping[str, Any], unreachable_after_s: float | None = None
 ) -> BrokerDialect:
-    """The dialect of a broker of the cluster; blocks for a request, for brokers from 0.11 on once per process and cluster.
+    """Find the dialect of the cluster's brokers, which are assumed to be alike.
 
-    Raises ZKafkaError if no broker answers; see `BrokerRequests`. All brokers of a cluster are assumed to be alike.
+    Blocks for a request, or with brokers from 0.11 on for one request per process and cluster. Raises ZKafkaError if no
+    broker answers; see `BrokerRequests`.
     """
     if bootstrap_servers in _modern:
         return MODERN
@@ -40,10 +41,11 @@ def find_dialect(
 
 
 def with_dialect(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what librdkafka needs for the dialect of the cluster's brokers, unless the user has set it.
+    """Add the properties that librdkafka needs for the dialect of the cluster's brokers.
 
-    Without an idempotent producer, one request in flight to each broker keeps the order of rows. Blocks as `find_dialect`,
-    for at most ten seconds if brokers are silent; librdkafka then reports why no broker answers.
+    Keeps a user's own setting of the brokers' version. Before Kafka 0.11, switches the idempotent producer off: one request
+    in flight to each broker then keeps the order of rows. Blocks like `find_dialect`, for at most ten seconds if brokers
+    are silent. If no broker answers, adds nothing and leaves the report to librdkafka.
     """
     try:
         given = {**properties, "socket.timeout.ms": int(_PATIENCE_S * 1000)}

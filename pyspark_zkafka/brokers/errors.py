@@ -83,7 +83,7 @@ def explained(code: int) -> str:
 
 
 def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError:
-    """Our error for the error code of a response. `doing` is the request (``listing offsets``), `words` the broker's."""
+    """Translate a response's error code. `doing` describes the request (``listing offsets``). `words` are the broker's."""
     text = f"{doing}: {name_of(code)}" + (f" ({words})" if words else "")
     if code in UNKNOWN_TOPIC_CODES:
         return UNKNOWN_TOPIC(f"{text}; the topic or partition does not exist, or was deleted")
@@ -107,9 +107,9 @@ def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError
 
 
 def connection_error(error: Exception, doing: str, *, answered: bool = True) -> ZKafkaError:
-    """Our error for one of a connection: ConnectionLost, or a kind of Unsupported. `doing` is the request.
+    """Translate an error of a connection: ConnectionLost, or a kind of Unsupported. `doing` describes the request.
 
-    `answered` if a broker has answered this client before: the protocol of its connections is then right.
+    `answered` is True if a broker has answered this client before: the security protocol is then right.
     """
     if isinstance(error, ZKafkaError):
         return error

@@ -44,7 +44,7 @@ _INCONSISTENT_CODES = frozenset(
     {KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError.UNSUPPORTED_ASSIGNOR, KafkaError.GROUP_ID_NOT_FOUND}
 )
 _FATAL_CODES = {KafkaError(code).str(): code for code in (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.GROUP_MAX_SIZE_REACHED)}
-"""The codes that only the text of a fatal error names."""
+"""Codes that appear only in the text of a fatal error, by their text."""
 _PASSING_CODES = frozenset(
     {
         *_REBALANCING_CODES,
@@ -130,8 +130,8 @@ class GroupConsumer:
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return
-        # librdkafka's close does not make a cooperative member without partitions leave (2.16.1): the others would wait for
-        # its session to expire.
+        # librdkafka's close does not make a cooperative member without partitions leave (2.16.1): the other members would
+        # wait for its session to expire.
         try:
             if self._options.is_incremental and self._options.instance_id is None:
                 with suppress(KafkaException):  # a fatal error has ended the membership
@@ -170,7 +170,7 @@ class GroupConsumer:
             if message is None:
                 break
             problem = message.error()
-            # Errors of paused partitions do not matter, and librdkafka handles others by rejoining.
+            # Some passing errors concern paused partitions and do not matter. librdkafka handles the rest by rejoining.
             if problem is not None and (problem.fatal() or problem.code() not in _PASSING_CODES):
                 found = membership_error(problem, self._group, self._options)
                 self._fatal = self._fatal or (found if _is_fatal(problem) else None)
@@ -189,7 +189,7 @@ class GroupConsumer:
             self.poll()
 
     def _yield(self) -> None:
-        """Make the outer call return, if there was an inner one. Called at the end of the callback."""
+        """Make the outer call of `poll` return if the callback has polled. Called at the end of the callback."""
         library = load_librdkafka()
         if self._has_polled_within and library is not None:
             library.rd_kafka_yield(None)
@@ -220,7 +220,7 @@ class GroupConsumer:
         return self._consumer
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-        # With an offset, librdkafka does not fetch the group's. Nothing is read there.
+        # Given offsets, librdkafka does not fetch the group's offsets. The partitions are paused, so any offset will do.
         positions = [KafkaTopicPartition(p.topic, p.partition, 0) for p in partitions]
         (consumer.incremental_assign if self._options.is_incremental else consumer.assign)(positions)
         consumer.pause(positions)
@@ -267,7 +267,7 @@ def commit_status(error: KafkaError, group: str, options: KafkaGroupOptions) -> 
 
 
 def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) -> ZKafkaError:
-    """Translate an error of a membership. The code of a fatal one may only say that it is fatal."""
+    """Translate an error of a membership. A fatal error may carry only the generic code `_FATAL`: read its text."""
     is_fatal = _is_fatal(error)
     text = f"joining group {group}: {error.name()} ({error.str()})"
     code = next((code for name, code in _FATAL_CODES.items() if is_fatal and name in error.str()), error.code())
@@ -299,7 +299,7 @@ def _is_fatal(error: KafkaError) -> bool:
 
 
 def unsupported_protocol(group: str, found: str) -> GroupError:
-    """The error for brokers without KIP-848, or with it switched off."""
+    """The error for brokers without KIP-848, or with KIP-848 switched off."""
     return GROUP_PROTOCOL_UNSUPPORTED(
         f"{found}; group.protocol=consumer needs brokers from 4.0 on, with the feature group.version at 1 or more "
         f"(kafka-features upgrade); set group.protocol=classic for group {group}",

@@ -106,11 +106,11 @@ def fetch_offsets(
     *,
     stable: bool = False,
 ) -> tuple[dict[str, dict[TopicPartition, CommittedOffset]], dict[str, ZKafkaError]]:
-    """Fetch the offsets of groups: of some partitions of each, or all with None. Partitions without an offset are absent.
+    """Fetch the committed offsets of each group, for its partitions in `asked`, or with None for all partitions.
 
-    Returns the error of each group that cannot be read. With `stable`, waits for the ends of open transactions with an
-    offset, which brokers since 2.5 report. Blocks for a request to each coordinator, or before Kafka 3.0 for each group.
-    `timeout_s` can shorten the time-out of a request.
+    Partitions without an offset are absent. Also returns the error of each group that cannot be read. With `stable`, waits
+    for the ends of open transactions with an offset, which brokers since 2.5 report. Blocks for a request to each
+    coordinator, or before Kafka 3.0 for each group. `timeout_s` can shorten the time-out of a request.
     """
     together = _fetching(asked, stable=stable, most=_MOST_GROUPS)
     found, failed = requests.each(asked, coordinators, together, requests.deadline(timeout_s))
@@ -131,7 +131,7 @@ def fetch_offsets(
 def _fetching(
     asked: Mapping[str, Collection[TopicPartition] | None], *, stable: bool, most: int
 ) -> Call[str, CommittedOffsets]:
-    """The offsets of groups; an error of a partition that may pass is an error of the group."""
+    """Make the call that fetches offsets of groups. A retriable error of a partition counts as an error of its group."""
 
     def make(connection: Connection, groups: Sequence[str]) -> Request:
         version = connection.version(OFFSET_FETCH)
@@ -157,8 +157,8 @@ def _with_error(found: CommittedOffsets, asked: Collection[TopicPartition] | Non
 class KafkaGroupOffsets:
     """A group's offsets in Kafka, in a ``with`` block. Not pickle-safe, and only for the process that created it.
 
-    Commits have no member and no generation, like those of the JVM's old consumer with ``offsets.storage=kafka``. Brokers
-    accept them while the group has no members. Only the connection's `properties` are used. `timeout_s` limits each call.
+    Commits name no member and no generation, like commits of the JVM's old consumer with ``offsets.storage=kafka``. Brokers
+    accept them while the group has no members. Uses only the `properties` of the connection. `timeout_s` limits each call.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class KafkaGroupOffsets:
         self._group = group
 
     def follow(self, bootstrap_servers: str) -> None:
-        """Use the present bootstrap servers if one has a new address: all brokers that the client knows may be gone."""
+        """Replace the bootstrap servers if one has an unknown address: all brokers that the client knows may be gone."""
         self._requests.follow(bootstrap_servers)
 
     def __enter__(self) -> Self:
@@ -184,7 +184,7 @@ class KafkaGroupOffsets:
         self._requests.__exit__(*exc)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offsets to read. Partitions without one are absent. Blocks for a request, for at most `timeout_s`.
+        """The next offsets to read. Partitions without an offset are absent. Blocks for a request, for at most `timeout_s`.
 
         Waits for the end of an open transaction with an offset, which brokers since 2.5 report.
         """
@@ -199,11 +199,11 @@ class KafkaGroupOffsets:
     def commit(self, offsets: Mapping[TopicPartition, int], due: _Due | None = None) -> None:
         """Set the next offsets to read, whatever is stored. Before each attempt, `due` selects the partitions to commit.
 
-        Blocks for a request for every 1,000 partitions, and for one more the first time: at most `timeout_s` for each, or
-        some seconds if the brokers refuse the connection. Waits for a coordinator that is being replaced.
+        Blocks for one request per 1,000 partitions, and for another request the first time. Each takes at most `timeout_s`,
+        or some seconds if the brokers refuse the connection. Waits for a coordinator that is being replaced.
 
-        Raises GroupError if the group has members, ClusterStateError if brokers refuse for another reason, such as an ACL,
-        and BrokersUnavailable without an answer. The offsets may be committed then.
+        Raises GroupError if the group has members, and ClusterStateError if brokers refuse for another reason, such as an
+        ACL. Raises BrokersUnavailable without an answer; the offsets may be committed nevertheless.
         """
         for some in commit_requests(offsets):
             self._commit(some, due)
@@ -215,7 +215,7 @@ class KafkaGroupOffsets:
                 offsets = {tp: offsets[tp] for tp in due(offsets)}
             if not offsets:
                 return
-            deadline = deadline or self._requests.deadline()  # without the first check
+            deadline = deadline or self._requests.deadline()  # the first call of `due` does not count
             try:
                 self._attempt(offsets, deadline.or_sooner(self._requests.deadline(_ATTEMPT_S)))
                 return

@@ -58,16 +58,16 @@ _WITHOUT_KIP_848 = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTE
 """Errors of ConsumerGroupDescribe for a group of the classic protocol, and with KIP-848 switched off."""
 _OTHER_TYPES = frozenset({"share", "streams"})
 _OF_ANOTHER_TYPE = "is not a classic group"
-"""The reason of DescribeGroups not to describe share groups and groups of Kafka Streams."""
+"""The text with which DescribeGroups refuses to describe share groups and groups of Kafka Streams."""
 DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
-"""States that Kafka names; also of a group that does not exist, and of one whose members have all their partitions."""
+"""Kafka's names of states. `DEAD` includes groups that do not exist. Members of a `STABLE` group have all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group's state by its coordinator, as Kafka names it, and its members by id. An unknown group is `DEAD`.
+    """Kafka's name of a group's state, and the group's members by id. An unknown group is `DEAD`.
 
-    With a `problem`, which says why it cannot be read, a group is ``Unreadable``.
+    The name is ``Unreadable`` if the group cannot be read. `problem` then says why.
     """
 
     name: str
@@ -86,7 +86,7 @@ class GroupState:
 
     @property
     def is_active(self) -> bool:
-        """True if the group has members: only these may commit."""
+        """True if the group has or may have members. While it has members, only they may commit."""
         return bool(self.members) or self.name not in (EMPTY, DEAD)
 
 
@@ -100,10 +100,10 @@ class _Changed(NamedTuple):
 
 
 class GroupAdmin(KafkaAdmin):
-    """A `KafkaAdmin` that also reads and changes groups, of which each succeeds or fails by itself.
+    """A `KafkaAdmin` that also reads and changes groups. Each group succeeds or fails by itself.
 
-    No coordinator is asked before ``__consumer_offsets`` exists: a cluster without this topic has no group, and the request
-    would create it. An ACL hides it from most users. A commit creates it.
+    Asks no coordinator before ``__consumer_offsets`` exists: a cluster without this topic has no groups, and the request
+    would create the topic. Commits create it anyway. An ACL hides the topic from most users; it then counts as existing.
     """
 
     _has_offsets_topic = False
@@ -121,7 +121,7 @@ class GroupAdmin(KafkaAdmin):
         return names
 
     def known_group_names(self, timeout_s: float = math.inf) -> tuple[list[str], list[ZKafkaError]]:
-        """The names of the groups of consumers that brokers list, sorted, and the errors of the other brokers.
+        """The sorted names of the groups of consumers that brokers list, and the errors of brokers that did not answer.
 
         Blocks for a request to each broker, all at the same time. `timeout_s` can shorten the time-out of a request. Raises
         ZKafkaError if no broker answers.
@@ -151,9 +151,9 @@ class GroupAdmin(KafkaAdmin):
         return found
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
-        """The state of each group. Blocks for two requests to each coordinator, or one before Kafka 4.
+        """The state of each group. Blocks for two requests to each coordinator, or before Kafka 4 for one request.
 
-        A group that cannot be read does not hide the others. Raises ZKafkaError for brokers before Kafka 0.9.
+        A group that cannot be read does not hide the other groups. Raises ZKafkaError for brokers before Kafka 0.9.
         """
         names = list(dict.fromkeys(groups))
         has_coordinators = bool(names) and self.has_coordinators(names[0])
@@ -197,7 +197,7 @@ class GroupAdmin(KafkaAdmin):
     def committed_each(self, groups: Iterable[str]) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, ZKafkaError]]:
         """All committed offsets of each group, and the error of each group that cannot be read.
 
-        Before Kafka 0.10.2 without the offsets of deleted topics.
+        Before Kafka 0.10.2, offsets of deleted topics are absent.
         """
         names = list(dict.fromkeys(groups))
         if not names or not self.has_coordinators(names[0]):
@@ -220,10 +220,11 @@ class GroupAdmin(KafkaAdmin):
         *,
         stable: bool = False,
     ) -> dict[str, dict[TopicPartition, str]]:
-        """The metadata of committed offsets of groups, empty without metadata: of some partitions, or of all with None.
+        """The metadata of each group's committed offsets, for its partitions in `asked`, or with None for all partitions.
 
-        Raises the error of a group that cannot be read. Offsets in open transactions do not count; with `stable`, waits for
-        the ends of these transactions. Creates ``__consumer_offsets``. `timeout_s` can shorten the time-out of a request.
+        An offset without metadata has an empty string. Ignores offsets in open transactions; with `stable`, waits for the
+        ends of these transactions. Creates ``__consumer_offsets``. Raises the error of a group that cannot be read.
+        `timeout_s` can shorten the time-out of a request.
         """
         found, failed = fetch_offsets(self._requests, self._coordinators, asked, timeout_s, stable=stable)
         for error in failed.values():
@@ -234,8 +235,8 @@ class GroupAdmin(KafkaAdmin):
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
         """Set a group's offsets, whatever is stored. Returns the errors of partitions that the brokers refuse.
 
-        Blocks for a request for every 1,000 partitions. If one fails, the earlier ones stay committed. Raises GroupError if
-        the group has members in Kafka, and ClusterStateError if brokers refuse or do not answer.
+        Blocks for one request per 1,000 partitions. If a request fails, the commits of earlier requests remain. Raises
+        GroupError if the group has members in Kafka, and ClusterStateError if brokers refuse or do not answer.
         """
         doing, refused = f"committing offsets of group {group}", dict[TopicPartition, ZKafkaError]()
         for some in commit_requests(dict(sorted(offsets.items()))):
@@ -251,7 +252,8 @@ class GroupAdmin(KafkaAdmin):
     def delete_groups(self, groups: Iterable[str]) -> None:
         """Delete groups and their offsets. Ignores groups that do not exist.
 
-        Blocks for a request to each coordinator. If one fails, other groups are deleted. Raises like `alter_offsets`.
+        Blocks for a request to each coordinator. If a group cannot be deleted, still deletes the other groups. Raises like
+        `alter_offsets`.
         """
         names = list(dict.fromkeys(groups))
         if not names or not self.has_coordinators(names[0]):

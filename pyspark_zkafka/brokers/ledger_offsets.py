@@ -26,12 +26,12 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.retries import Retry
 
 _idle: ClientPool[GroupAdmin] = ClientPool()
-# Groups are listed by every broker: one that has just died fails the listing, until the others drop it from their metadata.
+# Each broker lists its own groups. A broker that has just died fails the listing until the metadata no longer has it.
 _LISTING_S = 10.0
 _LOOK_S, _TIMEOUT_S = 3.0, 30.0
 _retry = Retry(12, 0.5, time.sleep)
 _widths: dict[tuple[str, str], tuple[int, ...]] = {}
-"""The widths of the ledgers that this process has seen, by bootstrap servers and query: almost always one."""
+"""The widths of the ledgers that this process has seen, by bootstrap servers and query. Almost all have one width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Ledger:
     Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer.
 
     `sink` is the topic of the rows, if known. Entries of a deleted topic of the same name do not count: their rows are
-    gone. With `waits`, a read waits for entries of incomplete transactions, else it returns the previous entries.
-    `timeout_s` is the limit of a request, and of a wait.
+    gone. With `waits`, a read waits for entries of incomplete transactions. Without it, a read returns the previous
+    entries. `timeout_s` limits a request, and a wait.
     """
 
     servers: str
@@ -98,13 +98,13 @@ class Ledger:
         committed = _retry(lambda: self._committed(dict.fromkeys(map(str, groups))))
         for group in groups:
             for partition, metadata in committed[str(group)].items():
-                place = group.base, partition.topic
-                if place != (base, self.topic) and counts(*place):
-                    found.setdefault(place, []).extend(self._decode(str(group), partition, metadata))
+                name_and_topic = group.base, partition.topic
+                if name_and_topic != (base, self.topic) and counts(*name_and_topic):
+                    found.setdefault(name_and_topic, []).extend(self._decode(str(group), partition, metadata))
         return found
 
     def open_slots(self) -> list[int]:
-        """The slots with an entry in an incomplete transaction. Blocks for three seconds for each of them.
+        """The slots with an entry in an incomplete transaction. Blocks for three seconds per such slot, and per group.
 
         Raises BrokersUnavailable if the brokers do not answer.
         """
@@ -122,7 +122,7 @@ class Ledger:
         return False
 
     def _all_groups(self) -> set[LedgerGroup]:
-        return {*self._groups(), LedgerGroup(str(self.name), self.partitions, 0)}  # as in `entry`
+        return {*self._groups(), LedgerGroup(str(self.name), self.partitions, 0)}  # the present width, as in `entries_of`
 
     def _partitions_of(self, group: LedgerGroup) -> range:
         """The partitions under which a group can have entries.
@@ -146,7 +146,7 @@ class Ledger:
             return admin.group_names(_LISTING_S)
 
     def _entries(self, partitions: Mapping[str, Iterable[int]]) -> Iterator[Entry]:
-        """The entries under these partitions of each group."""
+        """Yield the entries of each group that are stored under these partitions."""
         asked = {group: [TopicPartition(self.topic, partition) for partition in some] for group, some in partitions.items()}
         for group, committed in self._committed(asked).items():
             for partition, metadata in committed.items():
@@ -157,7 +157,7 @@ class Ledger:
             return admin.committed_metadata(asked, self.timeout_s, stable=self.waits)
 
     def _decode(self, group: str, partition: TopicPartition, metadata: str) -> Iterator[Entry]:
-        """The entry in the metadata, if it counts."""
+        """Yield the entry in the metadata, unless its rows went to a deleted topic."""
         entry = decode(metadata, f"Group {group}, under {partition},")
         if self.sink is None or not self.sink.replaces(entry.sink):
             yield entry

@@ -1,4 +1,4 @@
-"""librdkafka's errors, mapped to ours: here alone."""
+"""The mapping of librdkafka's errors to ours. No other module maps them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _UNKNOWN_EPOCH = "No epoch found"
 _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 _CERTIFICATE_ALERT = re.compile("alert .*(certificate|unknown ca|access denied)")
-"""A broker's refusal of the client's certificate. With TLS 1.3, it looks like a lost connection after the handshake."""
+"""Matches a refusal of the client's certificate. With TLS 1.3, it looks like a lost connection after the handshake."""
 
 
 class ErrorReports(ConnectionReports):
@@ -99,7 +99,7 @@ class ErrorReports(ConnectionReports):
         self._cause = None
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
-        """The error for a failed request. Without an answer, the refusal, or why there is no token or no connection."""
+        """Translate the error of a failed request. Without an answer, prefer an earlier refusal or loss as its cause."""
         ours = from_kafka(error.args[0], doing)
         if not isinstance(ours, BrokersUnavailable):
             return ours
@@ -108,7 +108,7 @@ class ErrorReports(ConnectionReports):
         return self.refusal(doing) or self.unreachable(doing) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
-        """The error if no broker can be reached, by the last report. None otherwise, and after a refusal."""
+        """The error if the last reports say that no broker can be reached. None otherwise, and after a refusal."""
         if not self._all_down or self._refusal is not None:
             return None
         if self._cause is None and not self.is_answered:  # librdkafka reports refused connections, but not closed ones
@@ -121,7 +121,7 @@ def _refuses_certificate(error: KafkaError) -> bool:
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """True if a broker refuses the client's login or certificate, or the client the broker's."""
+    """True if a broker refuses the client's login or certificate, or if the client refuses the broker's certificate."""
     if _refuses_certificate(error):
         return True
     refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
@@ -158,7 +158,7 @@ def kafka_errors(doing: str) -> Iterator[None]:
 
 
 def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
-    """Our error for one of librdkafka's, with its name and text. `doing` is the request: ``listing offsets``."""
+    """Translate an error of librdkafka, with its name and text. `doing` describes the request (``listing offsets``)."""
     code, text = error.code(), f"{doing}: {_name(error)} ({error.str()})"
     if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
         return UNUSABLE_KAFKA_PROPERTY(

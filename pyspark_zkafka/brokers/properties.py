@@ -17,7 +17,7 @@ _OF_CONSUMERS: dict[str, Any] = {
     "allow.auto.create.topics": False,
     # Java's default; librdkafka's own is read_committed.
     "isolation.level": "read_uncommitted",
-    # Java checks them; librdkafka would not.
+    # Java checks them by default; librdkafka does not.
     "check.crcs": True,
     # A planned topic exists. If the brokers do not know it for this long, it is gone (the reader checks that).
     "topic.metadata.propagation.max.ms": 3000,
@@ -44,7 +44,7 @@ _FILES = {  # by librdkafka's name
     "ssl.keystore.location": "ssl.keystore.location",
 }
 _SESSION_MS = 45_000  # librdkafka's default
-# librdkafka's defaults of a fetch and of a message, and its least message.
+# librdkafka's default sizes of a fetch and of a message, and the smallest size of a message that it accepts.
 _LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1_000_000, 1_000
 
 
@@ -57,8 +57,8 @@ def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]
     }
 
 
-# By the number of records to read: records beyond the end of a range cost as much as records in it, and are discarded.
-# There are few classes, to reuse a consumer for ranges of similar length.
+# Sizes by the number of records to read. Records beyond the end of a range cost as much as records in it, and are
+# discarded. With few classes, ranges of similar length can reuse a consumer.
 _RANGES = (
     (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
     (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
@@ -76,7 +76,7 @@ def consumer_properties(
     """Return librdkafka's properties for reading: tuned defaults, the user's, and properties to prove a range complete.
 
     `records` is the number of records to read, if known. For few records, less is fetched in advance. `environment` is the
-    task's, for its rack. A driver passes none, and leaves out a rack that refers to the environment.
+    environment of the task, for its rack. A driver passes None: a rack that refers to the environment is left out.
     """
     fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
     properties = {**_OF_CONSUMERS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
@@ -108,8 +108,8 @@ def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Connection properties for a consumer that fetches nothing.
 
-    librdkafka requires that the limits for a response, a fetch and a message fit each other anyway. A producer's limit for
-    a response may be too small for the defaults of the others.
+    Even so, librdkafka requires limits for a response, a fetch and a message that fit each other. A producer's limit for
+    a response may be too small for the default limits of a fetch and a message.
     """
     shared = shared_properties(properties)
     if "receive.message.max.bytes" in shared:
@@ -149,6 +149,6 @@ def are_known(servers: str, known: str) -> bool:
 
 
 def client_key(properties: Mapping[str, Any]) -> Hashable:
-    """The key of a client of librdkafka in a pool: its properties and bootstrap servers, in any order."""
+    """The key of a client in a pool: its properties and bootstrap servers, regardless of their order."""
     others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
     return frozenset(properties["bootstrap.servers"].split(",")), frozenset(others.items())

@@ -1,7 +1,7 @@
-"""Requests to the brokers of a cluster: each key of a request is repeated until it is answered, refused, or out of time.
+"""Requests to the brokers of a cluster, repeated for each key until it is answered, refused, or out of time.
 
-As in Java's ``AdminApiDriver``, a route finds the broker of each key, and finds it again after an error that says so. All
-brokers are asked at the same time.
+As in Java's ``AdminApiDriver``, a route finds the broker of each key, and looks it up again after errors that suggest
+another broker. All brokers are asked at the same time.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ K = TypeVar("K", bound=Hashable)
 
 _PAUSES = Backoff(0.05, 1.0)
 _PATIENCE_S = (3.0, 10.0)
-"""The wait for an answer to a metadata request, and to a further one: brokers may be slow."""
+"""How long `ask_any` waits for an answer: until an attempt has failed, and from then on, as brokers may be slow."""
 _UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
 _SILENT_AFTER_S = 15.0
 _REFUSED_AFTER_S = 2.0  # another broker may accept the client
 _FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 10.0
-"""The time after which a broker that does not answer is looked up again, in the first attempt and at most."""
+"""How long to wait for a broker before it is looked up again: in the first attempt, and in the longest."""
 _LOOKS = 2
-"""Requests after which a missing leader is an error: an election takes longer, and callers have their own patience."""
+"""Number of requests after which a missing leader is an error. An election takes longer, but callers wait for it."""
 _MOST_KEYS = 1_000
 _PRODUCE, _FIRST_OF_FORMAT_1, _FIRST_OF_FORMAT_2 = 0, 2, 3
 """The key of Produce, and its versions."""
@@ -76,9 +76,9 @@ R = TypeVar("R")
 
 
 class BrokerDialect(NamedTuple):
-    """What a broker understands: the newest format of records, 0 before Kafka 0.10, 1 before 0.11, and then 2.
+    """The protocol of a broker. `record_format` is the newest that it knows: 0 before Kafka 0.10, 1 before 0.11, then 2.
 
-    `release` is the release to name to librdkafka for brokers without ApiVersions, before 0.10; empty for others.
+    `release` is the release to name to librdkafka for brokers before 0.10, which have no ApiVersions. Empty for later ones.
     """
 
     record_format: int = 2
@@ -92,17 +92,17 @@ class Route(Protocol[K]):
     """Finds the brokers of keys."""
 
     def find(self, keys: Collection[K], deadline: Deadline) -> tuple[Mapping[K, Address], Mapping[K, int]]:
-        """The address of each key's broker, or the error of keys without one. Raises ZKafkaError if no broker answers."""
+        """Find the address of each key's broker, or the key's error code. Raises ZKafkaError if no broker answers."""
 
     def forget(self, key: K) -> None:
-        """Find the broker of a key again."""
+        """Look the broker of a key up again in the next `find`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[K, A]):
     """A request about keys: `make` encodes it for a connection, and `read` returns the answers in its response.
 
-    `doing` describes the request for a key. `expected` are errors that are answers. A request has at most `most` keys.
+    `doing` describes the request for a key. Error codes in `expected` count as answers. A request has at most `most` keys.
     """
 
     doing: Callable[[K], str]
@@ -117,8 +117,8 @@ class BrokerRequests:
 
     `dialect` describes the broker that answered the last call of `metadata`.
 
-    Only the connection's `properties` are used. ``socket.timeout.ms`` (30 s by default) limits each method, if it is not
-    given a deadline. ``with`` raises OptionError for a property that cannot be used, or a file that cannot be read.
+    Uses only the `properties` of the connection. ``socket.timeout.ms`` (30 s by default) limits each method that gets no
+    deadline. ``with`` raises OptionError for a property that cannot be used, or a file that cannot be read.
     """
 
     def __init__(
@@ -134,13 +134,13 @@ class BrokerRequests:
 
     @property
     def known_servers(self) -> str:
-        """The bootstrap servers, with the brokers of the last metadata. Any thread may ask."""
+        """The bootstrap servers and the brokers of the last metadata. Safe to call from any thread."""
         brokers = {} if self._opened is None else self._opened.brokers
         present = [host_port(*address) for _, address in sorted(brokers.items())]
         return ",".join(dict.fromkeys(address for address in (*self.servers.split(","), *present) if address))
 
     def follow(self, bootstrap_servers: str) -> None:
-        """Use the present bootstrap servers if one has a new address: all brokers that the client knows may be gone."""
+        """Replace the bootstrap servers if one has an unknown address: all brokers that the client knows may be gone."""
         if are_known(bootstrap_servers, self.known_servers):
             return
         self.servers = self._properties["bootstrap.servers"] = bootstrap_servers
@@ -173,7 +173,7 @@ class BrokerRequests:
         return self.client.deadline(self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s))
 
     def metadata(self, topics: Collection[str] | None = _ALL, deadline: Deadline | None = None) -> Metadata:
-        """The metadata of topics, of all with None, or of the brokers alone. Raises ZKafkaError without an answer."""
+        """Request metadata of topics, or of all with None, or of no topic. Raises ZKafkaError if no broker answers."""
 
         def read(response: Reader) -> Metadata:
             found = read_topics(response, topics)
@@ -196,14 +196,14 @@ class BrokerRequests:
     ) -> R:
         """Ask one broker after the other until one answers.
 
-        Raises before the deadline if brokers refuse the client for two seconds, or if all were tried and none could be
-        reached in `unreachable_after_s`, by default five, or if they stay silent for 15.
+        Raises before the deadline if brokers refuse the client for two seconds. Also raises if all brokers were tried and
+        none could be reached within `unreachable_after_s` (5 s by default), or within 15 s if brokers stay silent.
         """
         doing = f"{doing} at {self.servers}"
         began, failed, refused_at = self.client.clock(), Counter[str](), None
         last: Exception = ConnectionLost("no broker answered in time")
         while True:
-            # One silent broker leaves time for the next.
+            # A silent broker must leave time for the next broker.
             servers = {*self.client.settings.servers, *self.client.brokers.values()}
             share_s = deadline.left_s / 2 if len(servers) > 1 else deadline.left_s
             patience_s = min(_PATIENCE_S[bool(failed)], max(share_s, 0.1))
@@ -241,9 +241,9 @@ class BrokerRequests:
         *,
         repeats: bool = True,
     ) -> tuple[dict[K, A], dict[K, ZKafkaError]]:
-        """The answer to each key, or its error. Blocks until the last key is settled, or until the deadline.
+        """Return the answer to each key, or its error. Blocks until the last key is settled, or until the deadline.
 
-        Unless it `repeats`, each key is asked about once.
+        Without `repeats`, asks about each key once.
         """
         settling = _Settling(self, route, call, deadline or self.deadline())
         settling.run(list(dict.fromkeys(keys)), repeats=repeats)
@@ -251,7 +251,7 @@ class BrokerRequests:
 
 
 class _Settling(Generic[K, A]):
-    """A call that is repeated for the keys that are left."""
+    """Repeats a call for the keys that are not settled yet."""
 
     def __init__(self, requests: BrokerRequests, route: Route[K], call: Call[K, A], deadline: Deadline) -> None:
         self._requests = requests
@@ -266,13 +266,13 @@ class _Settling(Generic[K, A]):
         rounds, attempt_s = 0, _FIRST_ATTEMPT_S
         while left:
             try:
-                places, without = self._route.find(left, self._deadline)
+                addresses, without = self._route.find(left, self._deadline)
             except ZKafkaError as error:
                 self.failed = {**dict.fromkeys(left, error), **self.failed}  # a key keeps its first error
                 return
             again = [key for key in left if key in without and self._may_pass(key, without[key])]
             attempt = self._deadline.or_sooner(self._requests.client.deadline(attempt_s)) if repeats else self._deadline
-            again += self._ask({key: places[key] for key in left if key in places}, attempt)
+            again += self._ask({key: addresses[key] for key in left if key in addresses}, attempt)
             attempt_s = min(2 * attempt_s, _LONGEST_ATTEMPT_S)
             if not again or not repeats:
                 return
@@ -282,10 +282,10 @@ class _Settling(Generic[K, A]):
                 return
             left = again
 
-    def _ask(self, places: Mapping[K, Address], deadline: Deadline) -> list[K]:
+    def _ask(self, addresses: Mapping[K, Address], deadline: Deadline) -> list[K]:
         """Send the requests, and note the outcomes until the deadline. Returns the keys to ask about again."""
         by_address: dict[Address, list[K]] = {}
-        for key, address in places.items():
+        for key, address in addresses.items():
             by_address.setdefault(address, []).append(key)
         most = self._call.most
         parts = [(a, keys[n : n + most]) for a, keys in by_address.items() for n in range(0, len(keys), most)]
@@ -429,7 +429,7 @@ class LeaderRoute:
 
 
 class ControllerRoute:
-    """The controller, which any key has; in KRaft mode any broker, which asks the controller."""
+    """The controller, for any key. In KRaft mode, brokers name any broker, which passes requests on to the controller."""
 
     def __init__(self, requests: BrokerRequests) -> None:
         self._requests = requests
