@@ -20,7 +20,7 @@ class Poll:
     records, size_bytes : int
         The number of records added to the batch that is being gathered, and their approximate size.
     first, last : int or None
-        The offsets of the records received; None if there were none. `last` may be beyond the end of the range.
+        The offsets of the received records; None without records. `last` may be beyond the end of the range.
     ordered : bool
         True if offsets were ascending.
     end : int or None
@@ -53,7 +53,7 @@ class Poll:
 class PartitionConsumer(Protocol):
     """Fetches one partition from an offset on, and gathers Arrow batches. Not thread-safe, not pickle-safe.
 
-    Implemented by `message_consumer.MessageConsumer`, and by `direct.consumer.DirectConsumer`. Each has an open
+    Implemented by `message_consumer.MessageConsumer`, and by `direct.consumer.DirectConsumer`. A consumer has an open
     client to itself during its ``with`` block, and fetches nothing afterwards. The caller judges gaps between offsets.
     """
 
@@ -63,12 +63,12 @@ class PartitionConsumer(Protocol):
     def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
         """Add the next records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
 
-        Returns when they have arrived, at an event, or at the deadline with the records that have arrived. Raises
-        ClusterStateError for an error that waiting does not resolve: refused, corrupt, unsupported.
+        Returns when these records have arrived, at an event, or at the deadline with the records so far. Raises
+        ClusterStateError if waiting cannot help: a refused request, corrupt data, or an unsupported feature.
         """
 
     def take(self) -> pa.RecordBatch:
-        """Return the batch of at least one record gathered so far, and begin another. Raises as `build_batch`."""
+        """Return the gathered batch, which must have at least one record, and start another. Raises like `build_batch`."""
 
     def watermarks(self, deadline: Deadline) -> tuple[int, int]:
         """Request the earliest offset and the end of the log from the leader."""

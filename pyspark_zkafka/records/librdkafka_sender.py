@@ -31,7 +31,7 @@ _OWN_CODES = {
     KafkaError._UNKNOWN_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     KafkaError._UNKNOWN_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""Codes of librdkafka with a meaning that brokers' codes also have."""
+"""Brokers' codes for codes of librdkafka with the same meaning."""
 
 
 class MessageSender(Sender):
@@ -127,8 +127,8 @@ class MessageSender(Sender):
     def _hasten(self, topic: str) -> None:
         """Send the first records at once: librdkafka's idempotent producer may wait 500 ms for its producer id.
 
-        It selects a broker to request the id from when metadata arrives, and otherwise after 500 ms. The first metadata may
-        have replaced the bootstrap servers by the cluster's brokers before any was connected; now one is.
+        librdkafka chooses the broker for that request when metadata arrives, and otherwise after 500 ms. The first metadata
+        may have replaced the bootstrap servers before any broker of the cluster was connected. Further metadata helps now.
         """
         self._is_slow_to_start = False
         with suppress(ZKafkaError):  # the cause is reported when the records are not delivered
@@ -138,8 +138,8 @@ class MessageSender(Sender):
     def _noting_fatal_errors(self) -> Iterator[None]:
         """Note a fatal error as an error of the client, and as a failure.
 
-        Any call that handles events may raise it, and some make it the cause of a SystemError. confluent-kafka makes no
-        more calls after an error was raised, so that delivery reports may be lost.
+        Any call that handles events may raise the error, and some calls make it the cause of a SystemError. confluent-kafka
+        runs no more callbacks after an error, so delivery reports may be lost.
         """
         try:
             yield
@@ -158,17 +158,17 @@ class MessageSender(Sender):
         return self._open
 
     def _observe(self, length: int) -> int:
-        """An upper bound of the records without a report, given the length of librdkafka's queue.
+        """Return an upper bound of the records without a report, given the length of librdkafka's queue.
 
-        The queue also has errors and log lines until they are polled. Only `_send` adds records: the bound is the shortest
-        length since the last `_send`. It is exact once the queue was empty, as at the end of a flush. A report for every
-        record would take a fifth of the time of a write.
+        The queue also holds errors and log lines until they are polled. Only `_send` adds records, so the bound is the
+        shortest length since the last `_send`. The bound is exact once the queue was empty, as at the end of a flush.
+        Requesting a report for every record would take a fifth of the time of a write.
         """
         self._awaited = min(self._awaited, length)
         return self._awaited
 
     def _peek(self) -> _Slice | None:
-        """The next slice to send. None if all are sent."""
+        """Return the next slice to send. None if all slices are sent."""
         if self._next is None and (piece := next(self._slices, None)) is not None:
             self._next = piece
             self._mean_bytes = max(piece.size_bytes / piece.count, self._mean_bytes * 0.9)
@@ -231,7 +231,7 @@ class _Slice:
 
 
 def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[_Slice]:
-    """The rows, partition by partition, in their order."""
+    """Yield the rows partition by partition. Each partition's rows keep their order."""
     by_partition = rows.take(np.argsort(partitions, kind="stable"))
     sizes, begin = by_partition.sizes(), 0
     for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):

@@ -37,7 +37,7 @@ class PartitionEvents:
         self._gone = False
 
     def note(self, error: KafkaError) -> None:
-        """Record an error of the whole client. librdkafka retries by itself."""
+        """Note an error of the whole client. librdkafka retries by itself."""
         self._reports(error)
         self._gone = self._gone or error.code() in UNKNOWN_TOPIC_CODES
 
@@ -51,14 +51,14 @@ class PartitionEvents:
         elif error.code() in UNKNOWN_TOPIC_CODES:
             poll.gone = True
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # librdkafka looks for the coordinator of its group, which a read does not use
+            return  # librdkafka looks for its group's coordinator, but a read does not use the group
         elif error.retriable() or (failure := from_kafka(error, self._doing)).retriable:
             self.note(error)
         else:
             raise failure
 
     def finish(self, poll: Poll) -> Poll:
-        """Add the client's last error, and whether the partition is gone. Raises a refusal that no answer follows."""
+        """Add the client's last error, and whether the partition is gone. Raises a refusal if no answer follows it."""
         poll.gone, self._gone = poll.gone or self._gone, False
         poll.error = self._reports.last
         self._reports.polled(self._doing, answered=poll.first is not None or poll.end is not None)
@@ -75,7 +75,7 @@ class MessageBatch:
         self._mean_bytes = 0
 
     def request_size(self, most_records: int, most_bytes: int) -> int:
-        """The number of messages to request."""
+        """Return the number of messages to request."""
         room = max(most_bytes // self._mean_bytes, 1) if self._mean_bytes else _FIRST_POLL_RECORDS
         return min(self._next_records, room, most_records)
 
@@ -95,7 +95,7 @@ class MessageBatch:
         return Poll(len(visible), size, first, last, ordered=all(map(lt, offsets, offsets[1:])))
 
     def take(self) -> pa.RecordBatch:
-        """Return the batch of the messages added, and begin another."""
+        """Return the batch of the added messages, and start another."""
         messages, self._messages = self._messages, []
         return build_batch(messages, self._schema)
 

@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
     "enable.idempotence": True,
     "acks": "all",
-    # Defaults have the names that options are translated to, so that a user's setting replaces them in any spelling.
+    # Options are translated to these names, so a user's setting in any spelling replaces the default.
     "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
     # Large batches reduce the work per record. `flush` sends the last batches at once.
     "linger.ms": 1_000,
@@ -40,8 +40,8 @@ _DEFAULTS: dict[str, Any] = {
     "message.max.bytes": 1_048_576,
     # Like Java's producer, create a missing topic if the brokers allow it.
     "allow.auto.create.topics": True,
-    # librdkafka fails all records of a topic that a broker does not know, unless the client has known the topic for less
-    # than this. A broker that is starting knows no topic. More than 2,147,483 ms overflow to 0.
+    # If a broker does not know a topic, librdkafka fails all records of the topic, unless the client has known the topic
+    # for less than this time. A broker that is starting knows no topic. More than 2,147,483 ms overflow to 0.
     "topic.metadata.propagation.max.ms": 2_100_000,
 }
 _UNLIMITED = {"queue.buffering.max.messages": 0, "queue.buffering.max.kbytes": 2_000_000_000}
@@ -91,7 +91,8 @@ _MISSING_PAUSE_S = 0.5
 class QueueLimits:
     """Limits on the records that are queued for the brokers.
 
-    `MessageSender` enforces both, so that librdkafka's queue is never full: the next record could overtake a refused one.
+    `MessageSender` enforces both limits, so that librdkafka's queue is never full: the next record could overtake a record
+    that the queue has refused.
     `DirectSender` limits the bytes of its queue, and the records of each batch.
     """
 
@@ -147,8 +148,8 @@ class Sender(Protocol):
     """Sends rows, and counts them as acknowledged or failed. Not thread-safe, not pickle-safe.
 
     Implemented by `pyspark_zkafka.records.direct.sender.DirectSender`, and by
-    `pyspark_zkafka.records.librdkafka_sender.MessageSender`. Each is open for its ``with`` block, which raises ZKafkaError
-    if the client cannot be made.
+    `pyspark_zkafka.records.librdkafka_sender.MessageSender`. A sender is open for its ``with`` block, which raises
+    ZKafkaError if the client cannot be made.
     """
 
     def __enter__(self) -> Sender: ...
@@ -158,10 +159,10 @@ class Sender(Protocol):
         """Reset the counts, while nothing is queued."""
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
-        """Add rows, each with its partition, without sending them."""
+        """Add rows without sending them. `partitions` has the partition of each row."""
 
     def advance(self, timeout_s: float) -> bool:
-        """Send added rows up to the limits, in order for each partition. True once all are sent.
+        """Send added rows up to the limits, in order for each partition. Returns True once all rows are sent.
 
         Waits for room up to `timeout_s`, and stops at a failure.
         """
@@ -170,9 +171,9 @@ class Sender(Protocol):
         """Wait for a delivery report or an error, and handle all that have arrived."""
 
     def flush(self, timeout_s: float) -> None:
-        """Send at once, regardless of linger.ms, unless records of the partition are in flight.
+        """Send queued records at once, regardless of linger.ms, unless records of the partition are in flight.
 
-        Waits up to `timeout_s` for all reports; the direct transport waits only while requests are in flight.
+        Waits up to `timeout_s` for all reports. The direct transport waits only while requests are in flight.
         """
 
     def purge(self, *, in_flight: bool) -> None:
@@ -180,15 +181,15 @@ class Sender(Protocol):
 
     @property
     def queued(self) -> int:
-        """An upper bound of the records without a report. 0 once there are none."""
+        """An upper bound of the records without a report. 0 once every record has a report."""
 
     @property
     def is_moving(self) -> bool:
-        """True if some records are sent without a flush: in full batches, or by the last flush."""
+        """True if some queued records need no flush to be sent: they fill batches, or the last flush sends them."""
 
     @property
     def acknowledged(self) -> int:
-        """The number of records acknowledged since `begin`, exact when none is queued."""
+        """The number of records acknowledged since `begin`. Exact when no record is queued."""
 
     @property
     def failure(self) -> Failure | None:
@@ -199,7 +200,7 @@ class Sender(Protocol):
         """Errors of connections and logins since the ``with`` block began."""
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
-        """Request the brokers' error code for a topic, and the leader of each partition, -1 for none.
+        """Request the brokers' error code for a topic, and the leader of each partition (-1 without a leader).
 
         Raises BrokersUnavailable if no broker answers, and ClusterStateError (``REFUSED_BY_BROKER``) if brokers refuse the
         login or the certificate.
@@ -222,9 +223,9 @@ def producer_properties(connection: ConnectionOptions, bootstrap_servers: str) -
 class CountingProducer:
     """Sends records and accounts for each. Not pickle-safe: create it in the process that uses it, after any fork.
 
-    Its ``with`` block opens and closes it. Within it, use one `counting` block after the other to send. `properties` come
-    from `producer_properties`; their queue limits become the limits of the sender. `remedy` ends the error of undelivered
-    records, and `explain` may replace this error by another one.
+    A ``with`` block opens and closes the producer. Within it, send in one `counting` block after the other. `properties`
+    come from `producer_properties`; their queue limits become the limits of the sender. `remedy` ends the text of the error
+    for undelivered records, and `explain` may replace this error.
     """
 
     def __init__(
@@ -265,7 +266,7 @@ class CountingProducer:
     def counting(self) -> Iterator[None]:
         """Count the records sent within a ``with`` block, from zero.
 
-        The normal end waits for every record. An error drops queued records; then do not use the producer again.
+        A normal end waits for every record. An error drops queued records; do not use the producer after it.
         """
         self._sender.begin()
         self.begin_request()
@@ -283,10 +284,10 @@ class CountingProducer:
         return self._sender.acknowledged
 
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
-        """Send rows, each to its partition.
+        """Send rows to their `partitions`, in order within each partition.
 
-        Blocks while the queue is full, and up to delivery.timeout.ms until brokers report the partitions.
-        Sends the rows of each partition in order. Raises DeliveryFailed if any record since `counting` cannot be delivered.
+        Blocks while the queue is full, and up to delivery.timeout.ms until brokers report the partitions. Raises
+        DeliveryFailed if any record since the start of `counting` cannot be delivered.
         """
         needed = int(partitions.max(initial=-1)) + 1
         if self._known_partitions.get(rows.topic, -1) < needed:
@@ -357,10 +358,10 @@ class CountingProducer:
         return self._open
 
     def _flush_partial_batches(self) -> bool:
-        """Send batches that are not full, unless reports are expected anyway. True if it did.
+        """Send batches that are not full, unless reports are expected anyway. Returns True if it has sent them.
 
         librdkafka's idempotent producer waits in a busy loop to send a flushed batch while records of the partition are in
-        flight. This method therefore does not flush until it has waited for them.
+        flight. This method therefore first waits for these records.
         """
         now, acknowledged = self._clock(), self.acknowledged
         if acknowledged != self._progress[0]:
@@ -372,11 +373,11 @@ class CountingProducer:
         return True
 
     def _await_partitions(self, topic: str, needed: int) -> int:
-        """Wait until brokers report enough partitions, up to delivery.timeout.ms. Returns their number, 0 if unknown.
+        """Wait up to delivery.timeout.ms until brokers report enough partitions. Returns their number, or 0 if unknown.
 
         Brokers may learn of new partitions later than ZooKeeper, and do not report a partition that never had a leader.
-        librdkafka fails a record for such a partition at once, where Java's producer waits. Brokers that have not answered
-        at all are asked for ten seconds: the delivery itself waits for them.
+        librdkafka fails a record for such a partition at once, where Java's producer waits. If no broker answers, gives up
+        after ten seconds and lets the delivery wait for the brokers.
         """
         deadline = Deadline.after(float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf, self._clock)
         first_answer = deadline.or_sooner(Deadline.after(_CREATION_S, self._clock))
@@ -413,7 +414,7 @@ class CountingProducer:
         )
 
     def _is_missing(self, topic: str | None) -> bool:
-        """True if the brokers do not know a topic. Asks several times, as a broker that is starting knows none."""
+        """True if the brokers do not know a topic. Asks several times, as a broker that is starting knows no topic."""
         if topic is None:
             return False
         with suppress(ZKafkaError):

@@ -1,4 +1,4 @@
-"""Selects the transport of each read and write, and keeps open clients for the next.
+"""Selects the transport of each read and write, and keeps open clients for later reads and writes.
 
 Functions import their transport when they are called: each worker of Spark imports only what its tasks use.
 """
@@ -42,16 +42,16 @@ _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
 _PRODUCER = Keep(max_age_s=_PRODUCER_AGE_S)
-# Kept for longer than others: the next micro-batch may begin a minute later, and a new producer costs more.
+# Kept longer than other clients: the next micro-batch may start a minute later, and a new producer costs more.
 _TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 
 _clients: ClientPool[Any] = ClientPool()
-# Times and texts of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.
+# Times and texts of refused logins. Each attempt counts towards a lock-out, and librdkafka attempts to log in as well.
 _refused_logins: dict[Hashable, tuple[float, str]] = {}
 
 
 def uses_native(connection: ConnectionOptions) -> bool:
-    """True if this process uses the compiled code; logs the choice. OptionError if it is required and unavailable."""
+    """Return whether this process uses the compiled code, and log it. Raises OptionError if required code is missing."""
     found = _is_native(connection)
     reason = "pure Python is used" if connection.transport == "librdkafka" else describe()
     _log.log(logging.DEBUG if found else logging.INFO, "transport=%s: %s", connection.transport, reason)
@@ -122,7 +122,7 @@ def open_fallback(
 def open_joint(
     connection: ConnectionOptions, properties: Mapping[str, Any], splits: Sequence[Split]
 ) -> Iterator[JointFetches | None]:
-    """Open the joint fetches of a task, for a ``with`` block around its consumers. None if there are none."""
+    """Open the joint fetches of a task, for a ``with`` block around its consumers. Yields None without joint fetches."""
     with ExitStack() as opened:
         client = None if len(splits) < 2 else _lease_direct(opened, connection, properties, logging.DEBUG)
         if client is None:
@@ -141,7 +141,7 @@ def _level(connection: ConnectionOptions) -> int:
 def _lease_direct(
     opened: ExitStack, connection: ConnectionOptions, properties: Mapping[str, Any], log_level: int
 ) -> DirectClient | None:
-    """Lease a client of the direct transport. Logs why if it returns None."""
+    """Lease a client of the direct transport. If that is not possible, logs why and returns None."""
     if not _is_native(connection):
         return None
     from pyspark_zkafka.records.direct.client import DirectClient
@@ -184,7 +184,7 @@ def _login_of(properties: Mapping[str, Any]) -> Hashable:
 def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Schema) -> Iterator[PartitionConsumer]:
     """Open librdkafka's consumer. Reuses a client only for the same topic, by its id or the czxid of its znode.
 
-    librdkafka would take a topic that was created again for an old state of the topic that it knows.
+    librdkafka would mistake a topic that was created again for an outdated state of the topic that it knows.
     """
     from pyspark_zkafka.brokers.clients import MessageClient
     from pyspark_zkafka.brokers.dialects import with_dialect

@@ -40,7 +40,7 @@ _OF_ROWS = frozenset(
         ErrorCode.INVALID_TIMESTAMP,
     }
 )
-"""Errors of rows, with which a transaction fails. The error of the rows has their cause and a remedy."""
+"""Codes of errors of rows that fail the transaction. The error of the rows gives the cause and a remedy."""
 _REMEDIES: dict[int, str] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ACLs must allow Write and Describe on the transactional id {id}",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
@@ -62,7 +62,7 @@ _REMEDY = "write again: the next attempt finds out by the ledger whether the row
 _ROWS_REMEDY = "Correct the cause and write again: committed readers do not see any row of the transaction"
 _SETTING = "transaction.max.timeout.ms"
 _limits: dict[str, int | None] = {}
-"""Limits by bootstrap servers."""
+"""The brokers' limits of transaction.timeout.ms, by bootstrap servers."""
 
 
 def transactional_properties(
@@ -103,7 +103,7 @@ def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers
     """Raise OptionError if kafka.transaction.timeout.ms exceeds the brokers' limit.
 
     Blocks for two requests, once per process and cluster, and again before each error: the limit may have been raised.
-    Checks nothing if an ACL hides the brokers' settings. Brokers then refuse the first task's transaction.
+    If an ACL hides the brokers' settings, checks nothing. Brokers may then refuse the first task's transaction.
     """
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     allowed_ms = _limits.get(bootstrap_servers)
@@ -136,8 +136,8 @@ class TransactionalProducer(CountingProducer):
     `start` precedes each transaction. Send its rows in a `counting` block between `begin` and `commit`. The end of the
     ``with`` block aborts an open transaction. Each step waits up to delivery.timeout.ms for brokers and coordinators.
 
-    Do not use it after an error. TransactionFailed is FENCED if another producer with the id has begun, or the brokers have
-    ended the transaction after transaction.timeout.ms; otherwise it is TRANSACTION_FAILED.
+    Do not use the producer after an error. TransactionFailed is FENCED if another producer with the id has started, or if
+    the brokers have ended the transaction after transaction.timeout.ms. Otherwise it is TRANSACTION_FAILED.
 
     `properties` come from `transactional_properties`.
     """
@@ -157,7 +157,7 @@ class TransactionalProducer(CountingProducer):
     def __exit__(self, *exc: object) -> None:
         try:
             if self.is_open:
-                # If it fails, the brokers abort it: when the id is used again, or after transaction.timeout.ms.
+                # If this fails, the brokers abort the transaction: when the id is used again, or after its timeout.
                 with suppress(ZKafkaError):
                     self.abort(_CLOSING_S)
         finally:
@@ -190,7 +190,7 @@ class TransactionalProducer(CountingProducer):
         self._sender.reports.answered()
 
     def renew(self) -> None:
-        """Prepare a further transaction of the id."""
+        """Prepare another transaction of the same id."""
         self.start(self._id)
 
     def begin(self) -> None:
@@ -202,10 +202,10 @@ class TransactionalProducer(CountingProducer):
         self._began_at = self._clock()
 
     def commit(self, offset: GroupOffset) -> None:
-        """Commit the rows sent since `begin` and the offset of a group with its metadata, or nothing.
+        """Commit the rows sent since `begin` together with a group's offset and its metadata, or commit neither.
 
-        Waits until each row is acknowledged. Raises DeliveryFailed and TransactionFailed. After a TransactionFailed of the
-        last step that is not a refusal, the transaction may be committed nevertheless.
+        Waits until each row is acknowledged. Raises DeliveryFailed and TransactionFailed. If the last step fails without a
+        refusal by the brokers, the transaction may be committed nevertheless.
         """
         self.flush()
         self._add_offset(offset)
@@ -213,11 +213,10 @@ class TransactionalProducer(CountingProducer):
         self._began_at = None
 
     def end_late_offset(self, offset: GroupOffset) -> None:
-        """Abort a transaction with an offset. `renew` precedes the next transaction.
+        """Abort a transaction with only an offset. Call `renew` before the next transaction.
 
-        This also ends an offset of an earlier transaction of the id whose request was processed late, after the end of that
-        transaction. Brokers before KIP-890 keep such an offset open, and reads of it wait, until a transaction of the same
-        id with the same group ends.
+        The abort also ends a late offset: brokers may process an offset's request after its transaction has ended. Before
+        KIP-890, the offset then stays open, and readers wait for it until a transaction of this id with this group ends.
         """
         self.begin()
         self._add_offset(offset)
@@ -228,12 +227,12 @@ class TransactionalProducer(CountingProducer):
         self._complete(doing, partial(self._transactions.commit_offset, offset))
 
     def abort(self, patience_s: float | None = None) -> None:
-        """Abort the transaction. Committed readers never see its rows and its offset. Waits as for each step by default."""
+        """Abort the transaction. Committed readers never see its rows and its offset. Waits like other steps by default."""
         self._complete("aborting a transaction", self._transactions.abort, patience_s)
         self._began_at = None
 
     def _complete(self, doing: str, call: Callable[[float], None], patience_s: float | None = None) -> None:
-        """Repeat a call of `DirectTransactions` after retriable errors, up to `patience_s` (delivery.timeout.ms)."""
+        """Repeat a call of `DirectTransactions` after retriable errors, for up to `patience_s` or delivery.timeout.ms."""
         deadline = Deadline.after(self._patience_s if patience_s is None else patience_s, self._clock)
         self.begin_request()
         while True:
@@ -247,7 +246,7 @@ class TransactionalProducer(CountingProducer):
                     raise refusal from error
 
     def _failed(self, error: StepFailed, doing: str) -> TransactionFailed:
-        """Our error for a failed step. `doing` describes the step."""
+        """Translate the error of a failed step. `doing` describes the step."""
         text, timeout_ms = f"{doing}: {error}", self.transaction_timeout_ms
         parameters = {"transactional_id": self._id, "code": name_of(error.code)}
         if error.code not in FENCING:
@@ -268,7 +267,7 @@ class TransactionalProducer(CountingProducer):
         return FENCED(f"{text}; {reason}", overdue=is_overdue, **parameters)
 
     def _explain_rows(self, failure: Failure, undelivered: DeliveryFailed) -> ZKafkaError:
-        """The rows' error if they failed the transaction, or if the topic is missing; else the transaction's error."""
+        """Return the rows' error if they failed the transaction, or the topic is missing; else the transaction's error."""
         cause = self._transactions.failure
         if cause is None or cause.code in _OF_ROWS or undelivered.parameters.get("missing_topic") is not None:
             return undelivered

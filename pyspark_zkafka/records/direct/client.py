@@ -21,7 +21,7 @@ from pyspark_zkafka.wire.settings import parse_servers
 
 _log = logging.getLogger(__name__)
 
-# Some records are larger than the mean, and a batch that does not fit is fetched again.
+# Room for records above the mean size: a batch that does not fit must be fetched again.
 _MARGIN = 1.1
 # The weight of earlier fetches: a single fetch of unusual records must not determine the size of the next.
 _DECAY = 0.9
@@ -40,7 +40,7 @@ RETRIABLE_FETCH = NO_LEADER_CODES | {
 class FetchSizes:
     """Sizes of fetches by topic, in bytes: at least `first`, and at most `most` unless `first` is more.
 
-    Each request costs the broker and the client about the same, whatever its size. Few fetches are best for a range, unless
+    A request costs the broker and the client about the same, whatever its size. A range is best read in few fetches, unless
     they return many records beyond its end.
 
     >>> sizes = FetchSizes(first=1_000, most=50_000)
@@ -60,7 +60,7 @@ class FetchSizes:
     _arriving_bytes: float = math.inf
 
     def note(self, topic: str, offsets: int, size_bytes: int) -> None:
-        """Learn from a fetch of a topic: the offsets, gaps included, and the bytes of its records."""
+        """Learn the number of offsets, gaps included, and the bytes of records in a fetch of a topic."""
         seen_offsets, seen_bytes = self._seen.get(topic, (0.0, 0.0))
         self._seen[topic] = _DECAY * seen_offsets + offsets, _DECAY * seen_bytes + size_bytes
 
@@ -77,7 +77,7 @@ class FetchSizes:
 
 
 class DirectClient(Client):
-    """The connections of one `DirectConsumer` after the other, with their buffers.
+    """Connections and buffers for one `DirectConsumer` after the other.
 
     Fetches grow from the size in the properties to `most_fetch_bytes` if there are enough bytes to read.
     """
@@ -145,7 +145,7 @@ class PartitionBroker:
     def find(self, deadline: Deadline | None = None) -> int | None:
         """Request the leader unless it is known. Returns 0, or the broker's error if there is no leader.
 
-        None if no broker could be asked before the deadline; the next call continues.
+        Returns None if no broker could be asked before the deadline. The next call continues.
         """
         if self._leader is not None:
             return NONE
@@ -155,7 +155,7 @@ class PartitionBroker:
         topic = found.topics[self._partition.topic]
         missing = PartitionMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
         state = topic.partitions.get(self._partition.partition, missing)
-        # A replica that is not available does no harm.
+        # An unavailable replica does not affect fetches from the leader.
         code = topic.error or (NONE if state.error == ErrorCode.REPLICA_NOT_AVAILABLE else state.error)
         if code != NONE and code not in RETRIABLE_FETCH:
             raise Unsupported(f"the metadata of {self._partition.topic} has error {code}")
@@ -194,7 +194,7 @@ class PartitionBroker:
 
 
 def planned_leader(split: Split, rack: str) -> Address | None:
-    """The first endpoint of a split: the leader's, if it was alive. None with a rack: metadata then name the leader."""
+    """The first endpoint of a split: the leader's, if it was alive. None with a rack: the metadata then has the leader."""
     if rack or not split.endpoints:
         return None
     addresses = parse_servers(split.endpoints[0])

@@ -54,7 +54,7 @@ _STALLED = 20  # empty responses after which a follower is left, in about 10 s
 
 
 class FetchErrors:
-    """The errors after which a partition is fetched again, for the results of polls."""
+    """Collects retriable errors of a partition, to report them in the results of polls."""
 
     def __init__(self) -> None:
         self._last: str | None = None
@@ -74,8 +74,8 @@ class FetchErrors:
 class DirectConsumer:
     """The `PartitionConsumer` that fetches and decodes record batches itself.
 
-    All methods but `take` raise Unsupported if librdkafka must continue. Records that were gathered before can still be
-    taken. `joint` holds the joint fetches of the task, if there are any.
+    All methods but `take` raise Unsupported if librdkafka must continue. Already gathered records can still be taken.
+    `joint` holds the joint fetches of the task, if it has any.
     """
 
     def __init__(self, client: DirectClient, split: Split, schema: pa.Schema, joint: JointFetches | None = None) -> None:
@@ -99,7 +99,7 @@ class DirectConsumer:
         self._decoder.seek(offset)
 
     def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
-        """One record may exceed `most_bytes`.
+        """See `PartitionConsumer.poll`. A single record may exceed `most_bytes`.
 
         May block for some seconds after the deadline: while a host is resolved, and while a connected broker is slow to
         answer a request other than Fetch.
@@ -132,7 +132,7 @@ class DirectConsumer:
             time.sleep(_PAUSE_S)
 
     def _log_end(self, which: int, deadline: Deadline) -> int:
-        """One end of the log. Under read_committed, LATEST is the last stable offset. Raises ConnectionLost."""
+        """Request one end of the log. Under read_committed, LATEST is the last stable offset. Raises ConnectionLost."""
         doing = reading_watermarks(self._partition)
         self._fetcher.abandon()  # its request may occupy the connection
         code = self._broker.find(deadline)
@@ -153,10 +153,10 @@ class DirectConsumer:
 
 
 class Fetcher:
-    """Fetches one partition over the connections of a client, after taking what `joint` has fetched of it.
+    """Fetches one partition over the connections of a client. First takes the records that `joint` has fetched of it.
 
     Passes records to `feed`, and sends the next request before `fetch` returns. Records stay valid for one more response.
-    Notes errors of brokers and connections in `events`, and retries with a back-off. `by_id` is True if the brokers have
+    Notes errors of brokers and connections in `errors`, and retries with a back-off. `by_id` is True if the brokers have
     compared the topic's id in every fetch.
     """
 
@@ -218,7 +218,7 @@ class Fetcher:
     def fetch(self, until: int, deadline: Deadline, poll: Poll) -> FedBatches | None:
         """Feed the next records, and request more unless they reach `until`. Raises Unsupported.
 
-        None at the deadline, or after an event, which is added to the poll.
+        Returns None at the deadline, or after an event, which it adds to the poll.
         """
         while self._wait(deadline):
             data = None
@@ -248,7 +248,7 @@ class Fetcher:
             self._retry_later(self._client.settings.reconnect_backoff)
 
     def _wait(self, deadline: Deadline) -> bool:
-        """Wait until a request may be sent or a response received; False if the deadline comes first."""
+        """Wait until a request may be sent or a response received. Returns False if the deadline comes first."""
         if self._in_flight is not None:
             return True
         until = deadline.at if self._is_stopped else min(self._retry_at, deadline.at)
@@ -282,8 +282,8 @@ class Fetcher:
     def _send_to_broker(self, deadline: Deadline) -> PartitionData | None:
         """Send a request to the leader or the preferred replica.
 
-        Sends nothing without a leader, without a connection at the deadline, or if the leader has truncated its log below
-        the position. Returns a response that reports the truncation.
+        Sends nothing without a leader, without a connection at the deadline, or if the validation of the position fails.
+        Returns the result of a failed validation.
         """
         code = self._broker.find(deadline)
         if code:
@@ -301,10 +301,10 @@ class Fetcher:
         return None
 
     def _validate(self, leader: Connection) -> PartitionData | None:
-        """Ask a new leader whether its log was truncated below the position, as its version of Fetch does not report that.
+        """Ask a new leader whether its log was truncated below the position: its version of Fetch does not report that.
 
-        Returns the truncation, or the broker's error. None if the log was not truncated, or if the broker does not report
-        it to consumers. As ``rd_kafka_offset_validate`` of librdkafka.
+        Returns the truncation, or the broker's error. Returns None if the log was not truncated, or if the broker does not
+        answer this request of consumers. Follows ``rd_kafka_offset_validate`` of librdkafka.
         """
         epoch = self._broker.epoch
         if leader.has(OFFSET_FOR_LEADER_EPOCH):
@@ -321,7 +321,7 @@ class Fetcher:
 
     def _send(self, connection: Connection) -> None:
         version = self._fetch_version(connection)
-        # Few bytes after a failure, in case large responses break connections.
+        # Request few bytes after a failure, in case large responses break connections.
         sizes, left = self._client.fetch_sizes, max(self._until - self._offset, 0)
         size = sizes.first if self._failures else sizes.next(self._partition.topic, left)
         # The broker's wait doubles with each empty response, as before an open transaction.
@@ -357,7 +357,7 @@ class Fetcher:
         self._broker.forget()
 
     def _take(self, data: PartitionData, until: int, poll: Poll) -> FedBatches | None:
-        """Feed records, or add an event to the poll. Does neither if the fetch must be repeated."""
+        """Feed records, or add an event to the poll. Does neither if the fetch must be repeated, and returns None."""
         if data.throttle_ms > 0:
             self._retry_at = self._clock() + data.throttle_ms / 1000
         if data.error != NONE:

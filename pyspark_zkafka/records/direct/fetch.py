@@ -36,7 +36,7 @@ FIRST_LIMITED = 3
 FIRST_DIVERGING = 12
 """The first version that reports a log truncated below the offset."""
 
-_FIRST_THROTTLING = 8  # earlier, brokers hold responses back instead (KIP-219)
+_FIRST_THROTTLING = 8  # in earlier versions, brokers delay their responses instead (KIP-219)
 _FIRST_FLEXIBLE, _LAST_WITH_NAMES, _FIRST_WITH_IDS = 12, 12, 13
 _ID_BYTES = 16
 _NO_RECORDS = memoryview(b"")
@@ -69,7 +69,7 @@ class FetchPartition(NamedTuple):
 
 
 def newest_version(partitions: Sequence[FetchPartition]) -> int:
-    """The newest version to use: one with topic ids only if all ids are known."""
+    """The newest version to use. Versions with topic ids require the ids of all partitions."""
     return _LAST_WITH_NAMES if any(each.topic_id is None for each in partitions) else FETCH.newest
 
 
@@ -87,7 +87,7 @@ def id_bytes(text: str | None) -> bytes | None:
 
 
 def fetch_request(version: int, partitions: Sequence[FetchPartition], settings: FetchSettings) -> Request:
-    """Versions 0 to 17, without a fetch session. Topic ids are required from version 13.
+    """Encode versions 0 to 17, without a fetch session. Topic ids are required from version 13 on.
 
     The partitions must be distinct. A broker fills the response in their order, topic by topic.
     """
@@ -157,9 +157,10 @@ class PartitionData:
 
 
 def read_fetch(response: Reader, partitions: Sequence[FetchPartition]) -> list[PartitionData]:
-    """The data of each requested partition, in order. Versions 0 to 17. An error of the response is an error of each.
+    """Read the data of each requested partition, in order, from versions 0 to 17.
 
-    A throttling response has no partitions (KIP-219): each partition gets neither records nor offsets.
+    An error of the whole response becomes an error of each partition. A throttling response has no partitions (KIP-219):
+    the data then has neither records nor offsets.
     """
     version = response.version
     throttled_ms = response.int32() if version >= 1 else 0
@@ -188,7 +189,7 @@ def read_fetch(response: Reader, partitions: Sequence[FetchPartition]) -> list[P
 
 
 def _key(version: int, asked: FetchPartition) -> tuple[str | bytes | None, int]:
-    """How a response names a partition."""
+    """The key by which a response names a partition."""
     by_id = version >= _FIRST_WITH_IDS and asked.topic_id is not None
     return asked.topic_id if by_id else asked.partition.topic, asked.partition.partition
 

@@ -1,4 +1,4 @@
-"""The first fetches of several splits of a task, in one request per leader."""
+"""Fetches the first bytes of several splits of a task, in one request per leader."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ _PARTITION_BYTES = 512
 class JointFetches:
     """Fetches the first bytes of several splits of a task, in one request per planned leader.
 
-    A task with many small splits would spend more time on a request for each than on their records. The `Fetcher` of each
-    split takes the records fetched for it, fetches the rest, and handles errors. The records are valid until the task ends.
+    With a request for each of many small splits, a task would spend more time on requests than on records. The `Fetcher`
+    of a split takes the records fetched for it, fetches the rest, and handles errors. The records are valid until the task
+    ends.
 
     Uses the connections of a client. Not thread-safe.
     """
@@ -56,13 +57,13 @@ class JointFetches:
             request.close()
 
     def request(self, partition: TopicPartition, offset: int) -> JointRequest | None:
-        """The request that has data for a partition at an offset, or may get data."""
+        """The request with data, or with data to come, for a partition at an offset. None if there is no such request."""
         request = self._requests.get((partition, offset))
         return request if request is not None and (partition, offset) in request.positions else None
 
 
 class JointRequest:
-    """A request to one leader. `positions` are the partitions and offsets that it has data for, or may get data for."""
+    """A request to one leader. `positions` are the partitions and offsets with data, or with data to come."""
 
     def __init__(self, client: DirectClient, leader: Address, splits: Iterable[Split]) -> None:
         self._client = client
@@ -91,7 +92,7 @@ class JointRequest:
                 self._send(connection)
 
     def take(self, partition: TopicPartition, offset: int, deadline: Deadline) -> PartitionData | None:
-        """Return the data of a partition, once. None without data, or if no response has arrived by the deadline.
+        """Return the data of a partition, only once. None without data, or if no response has arrived by the deadline.
 
         A failed request has data for no partition. Raises ConnectionLost and Unsupported.
         """
@@ -131,7 +132,7 @@ class JointRequest:
         self._in_flight = connection
 
     def _note(self, fetched: list[PartitionData]) -> None:
-        """Keep the data; a partition that had no room in the response is fetched by its own fetcher.
+        """Keep the data of the response. A partition that had no room in it is left to its own fetcher.
 
         A throttled client waits from now on, not from the time when a fetcher takes its data.
         """

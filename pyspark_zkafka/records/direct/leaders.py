@@ -30,7 +30,7 @@ REFUSED_PAUSE_S = 3.0
 """The pause after a refused login."""
 _VERSION_OF_FIVE = 5  # Kafka 0.11 remembers only the last batch of a producer
 _ZSTD_VERSION = 7
-_THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
+_THROTTLING_VERSION = 6  # in earlier versions, brokers delay their responses instead (KIP-219)
 
 
 class _Leader:
@@ -47,12 +47,12 @@ class _Leader:
 class LeaderConnections:
     """Sends the requests of `Producing` to leaders, and reports their outcomes to it.
 
-    Only `wait` blocks, and `is_ready` while a host is resolved or a token requested.
+    Only two methods block: `wait`, and `is_ready` while a host is resolved or a token requested.
 
-    `clock` is `Producing`'s clock. `protocol` returns the protocol of the open transaction. `report` is called with lost
-    connections and refused logins.
+    `clock` is the clock of `producing`. `protocol` returns the protocol of the open transaction. `report` is called with
+    lost connections and refused logins.
 
-    `transactional_id` is None without transactions. `unsupported` says why a broker cannot take the batches.
+    `transactional_id` is None without transactions. `unsupported` is the reason if a broker cannot take the batches.
     `are_throttled` is True if a quota has made a broker delay requests.
     """
 
@@ -90,9 +90,9 @@ class LeaderConnections:
         return any(leader.in_flight for leader in self._leaders.values())
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for an event of a connection; False at once if there is nothing to wait for."""
+        """Wait for an event of a connection. Returns False at once if there is nothing to wait for."""
         waiting = select.poll()
-        # After its partitions have moved, nobody continues an opening connection, and poll would return at once.
+        # Once its partitions have moved, nobody continues to open a connection, and poll would return at once.
         active = []
         for leader in self._leaders.values():
             if leader.in_flight or (leader.is_wanted and leader.connection.is_opening):
@@ -111,7 +111,7 @@ class LeaderConnections:
                 self._take_in(broker, leader)
 
     def is_ready(self, broker: int) -> bool:
-        """True if there is an open connection to a broker; connects to it, in steps."""
+        """Return True if requests may be sent to a broker. Otherwise, take the next step to connect to it."""
         now = self._clock()
         found = self._leaders.get(broker)
         if found is not None and not found.connection.is_opening:
@@ -169,7 +169,7 @@ class LeaderConnections:
             self._producing.most_in_flight = 1
 
     def _version(self, connection: Connection) -> int:
-        """The version of Produce to use with a broker. The newest ones belong to the second protocol of transactions."""
+        """The version of Produce to use with a broker. The newest versions need the second protocol of transactions."""
         return connection.version(PRODUCE, None if self._protocol() >= SECOND_PROTOCOL else FIRST_PRODUCE)
 
     def _take_in(self, broker: int, leader: _Leader) -> None:
@@ -191,8 +191,8 @@ class LeaderConnections:
                 throttle_s = throttle_ms / 1000 if response.version >= _THROTTLING_VERSION else 0.0
                 if throttle_s > 0:
                     leader.muted_until = self._client.clock() + throttle_s
-                # Restart the time-outs of later requests. On a slow link, they have waited for this response. A broker
-                # that throttles delays them further.
+                # Restart the time-outs of later requests: on a slow link, they have waited for this response. A
+                # throttling broker delays them further.
                 leader.in_flight = deque((later, max(at, now + throttle_s)) for later, at in leader.in_flight)
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(broker, error)
@@ -205,7 +205,7 @@ class LeaderConnections:
             if answer.error == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start >= self._ends.get(tp, sys.maxsize)
         ]
         codes = {tp: answer.error for tp, answer in found.items()}
-        # Without the start of its log, the partition has moved away from the broker, as in Java's ``TransactionManager``.
+        # An answer without the log's start means that the partition has moved, as in Java's ``TransactionManager``.
         unknown = [tp for tp, code in codes.items() if code == ErrorCode.UNKNOWN_PRODUCER_ID]
         codes |= {tp: NOT_LEADER for tp in unknown if found[tp].log_start < 0}
         self._producing.answer(request.number, request.broker, codes, now, removed)

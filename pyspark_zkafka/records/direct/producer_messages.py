@@ -53,7 +53,7 @@ _FIRST_PROTOCOL_NEWEST = 2
 
 
 class Answer(NamedTuple):
-    """The error of a response; with the producer id and epoch to use from now on, if the response has one."""
+    """The error of a response, and the producer id and epoch to use from now on, if the response has them."""
 
     error: int
     producer: ProducerId | None = None
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """Registers a transactional id, and fences its earlier producers; without an id, requests a new producer id."""
+    """Registers a transactional id, and fences its earlier producers. Without an id, only requests a producer id."""
 
     transactional_id: str | None
     timeout_ms: int
@@ -125,7 +125,7 @@ class CommitOffset:
         leader_epoch = int32(-1) if version >= 2 else b""
         metadata = string(found.metadata + "\0", flexible)  # librdkafka stores the zero byte, and reads up to it
         row = int32(found.partition) + int64(found.offset) + leader_epoch + metadata + no_tags(flexible)
-        # Generation, member and static instance: it is no member of the group.
+        # Generation, member and static instance are empty: the producer is no member of the group.
         member = int32(-1) + string("", flexible) + string(None, flexible) if version >= 3 else b""
         head = string(self.transactional_id, flexible) + string(found.group, flexible) + _producer(self.producer) + member
         partition = TopicPartition(found.topic, found.partition)
@@ -161,7 +161,7 @@ Message = InitProducerId | AddPartitions | AddOffsets | CommitOffset | EndTransa
 
 
 def newest_version(api: Api, protocol: int) -> int:
-    """The newest version of an API to use: versions above 2 belong to the second protocol of transactions."""
+    """The newest version of an API to use. Versions above 2 belong to the second protocol of transactions."""
     return api.newest if protocol >= SECOND_PROTOCOL else min(api.newest, _FIRST_PROTOCOL_NEWEST)
 
 
@@ -171,7 +171,7 @@ def produce_request(
     batches: Sequence[tuple[TopicPartition, memoryview]],
     transactional_id: str | None = None,
 ) -> Request:
-    """Versions 3 to 12, with acks=all and a record batch of each partition."""
+    """Encode versions 3 to 12, with acks=all and a record batch for each partition."""
     flexible = version >= PRODUCE.flexible
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for partition, records in batches:
@@ -197,7 +197,7 @@ class Produced(NamedTuple):
 
 
 def read_produce(response: Reader) -> tuple[dict[TopicPartition, Produced], int]:
-    """Versions 3 to 12: the answers by partition, and the throttle time in ms."""
+    """Read versions 3 to 12: the answers by partition, and the throttle time in ms."""
 
     def invalid() -> None:
         response.int32()
@@ -236,7 +236,7 @@ def _producer(producer: ProducerId) -> bytes:
 
 
 def _first_error(response: Reader) -> Answer:
-    """The first error of topics with errors of partitions. A partition that was not attempted is not the cause."""
+    """Read topics with errors of partitions, and return the first cause. A partition that was not attempted is no cause."""
 
     def row() -> tuple[int, int]:
         found = response.int32(), response.int16()

@@ -56,7 +56,7 @@ _RETRIABLE_INIT = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""Errors of InitProducerId after which it is requested again."""
+"""Errors after which InitProducerId is requested again."""
 
 
 _NO_TRANSACTIONS = InitProducerId(None, 0)
@@ -65,9 +65,9 @@ _NO_TRANSACTIONS = InitProducerId(None, 0)
 class DirectSender(Sender):
     """The `Sender` over the connections of the direct transport: idempotent, with acks=all.
 
-    It also sends the rows of `DirectTransactions`. Each row is encoded once. `Producing` decides which batches to send,
-    and how to handle failures. The constructor raises Unsupported for properties that need librdkafka, and ``with`` for
-    brokers and logins: it connects to a broker.
+    Also sends the rows of `DirectTransactions`. Encodes each row once. `Producing` decides which batches to send, and how
+    to handle failures. The constructor raises Unsupported for properties that need librdkafka. ``with`` connects to a
+    broker, and raises Unsupported if the broker or the login needs librdkafka.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class DirectSender(Sender):
         self._producing.end_transaction()
 
     def drain(self, timeout_s: float) -> bool:
-        """Drop unsent rows, and wait for the others. False if brokers may still write rows that were sent."""
+        """Drop unsent rows, and wait for the sent rows. Returns False if brokers may still write some of these."""
         self.purge(in_flight=False)
         self.flush(timeout_s)
         self.purge(in_flight=True)
@@ -273,7 +273,7 @@ class DirectSender(Sender):
 
     @property
     def refusal(self) -> int:
-        """The brokers' error for a refused batch; 0 if none was refused."""
+        """The error code of the first failed batch. 0 if no batch has failed."""
         failed = self._producing.failed
         return NONE if failed is None else failed.code
 
@@ -309,7 +309,7 @@ class DirectSender(Sender):
         self._unsent_bytes += batch.size_bytes
 
     def _failure_of_transaction(self) -> Failure | None:
-        """The failure of a transaction that does not take the partitions of its rows."""
+        """The failure of the transaction, for the first partition that could not be added to it. None otherwise."""
         error = None if self._transactions is None else self._transactions.failure
         missing = self._producing.unregistered()
         return None if error is None or not missing else Failure.of(*missing[0], error.code)
@@ -337,7 +337,7 @@ class DirectSender(Sender):
         return self._producing.needs_producer or bool(self._producing.without_leader())
 
     def _look_up(self, now: float) -> None:
-        """Request the producer id, and the leaders of partitions that have none."""
+        """Request the producer id if it is missing, and the missing leaders of partitions."""
         if now < self._ask_at or not self._must_ask():
             return
         self._ask_at = now + _METADATA_PAUSE_S
@@ -358,7 +358,7 @@ class DirectSender(Sender):
             self._connections.unsupported = why
 
     def _take_over(self, topic: str, found: Metadata) -> None:
-        """Pass on the leaders that a broker reports."""
+        """Pass the leaders that a broker reports to `Producing`."""
         leaders = {
             TopicPartition(topic, number): state.leader if state.leader in found.brokers else None
             for number, state in found.topics[topic].partitions.items()
@@ -369,7 +369,7 @@ class DirectSender(Sender):
                 self._unknown_since.pop(partition, None)
 
     def _refuse(self, topic: str, found: TopicMetadata, now: float) -> None:
-        """Fail batches for a topic or partition that the brokers do not have, after a while: a new broker knows none."""
+        """Fail batches for an unknown topic or partition, after a while: a broker that is starting knows no topics."""
         for partition in self._producing.without_leader():
             if partition.topic != topic:
                 continue

@@ -49,8 +49,8 @@ _LEVELS: Mapping[str, Collection[int]] = {
 class ProduceSettings:
     """How records are batched, compressed and sent.
 
-    `level` is None for the codec's default, and `transactional_id` is None without transactions. A topic that brokers do
-    not know is gone after `propagation_s`.
+    `level` is None for the codec's default, and `transactional_id` is None without transactions. A topic counts as gone if
+    brokers do not know it for `propagation_s`.
     """
 
     batch_bytes: int
@@ -69,7 +69,7 @@ class ProduceSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How records are fetched. A topic that brokers do not know is gone after `propagation_s`."""
+    """How records are fetched. A topic counts as gone if brokers do not know it for `propagation_s`."""
 
     client: ClientSettings
     fetch: FetchSettings
@@ -88,7 +88,7 @@ def producer_settings_of(properties: Mapping[str, Any]) -> tuple[ClientSettings,
     """The settings for a producer's properties. Raises Unsupported, with the name of an unsupported property."""
     given = Properties(properties, _WITHOUT_EFFECT_ON_WRITES)
     settings, produce = client_settings(given), _produce(given)
-    _fetch(given)  # as in librdkafka, properties of a consumer do no harm
+    _fetch(given)  # ignore a consumer's properties, as librdkafka does
     given.finish()
     return settings, produce
 

@@ -71,7 +71,7 @@ _RETRIABLE = _MOVED | {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
 }
 FENCING = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Another producer with the id has begun, or the transaction timed out."""
+"""Errors after another producer with the id has started, or after the transaction timed out."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _DRAIN_S = 5.0
 
@@ -79,8 +79,8 @@ _DRAIN_S = 5.0
 class StepFailed(Exception):
     """A step of a transaction that failed, with the brokers' error code.
 
-    If it `is_retriable`, repeat the step to continue. If it `is_fatal`, the producer cannot be used again, and brokers end
-    its transaction. After any other error, the transaction must be aborted.
+    After a retriable error, repeat the step to continue. After a fatal error, the producer cannot be used again, and
+    brokers end its transaction. After any other error, the transaction must be aborted.
     """
 
     def __init__(self, code: int, text: str = "", *, is_retriable: bool = False, is_fatal: bool = False) -> None:
@@ -91,7 +91,7 @@ class StepFailed(Exception):
 
 
 class TransactionRows(Protocol):
-    """Sends the rows of a transaction, and is told the producer's id and the transaction's partitions."""
+    """Sends the rows of a transaction. `DirectTransactions` passes it the producer's id and the registered partitions."""
 
     def start(self, transactional_id: str, producer: ProducerId) -> None:
         """Send the next batches with these ids and this epoch, from sequence 0."""
@@ -103,21 +103,20 @@ class TransactionRows(Protocol):
         """Forget the registered partitions."""
 
     def drain(self, timeout_s: float) -> bool:
-        """Drop unsent rows, and wait for the others. False if brokers may still write rows that were sent."""
+        """Drop unsent rows, and wait for the sent rows. Returns False if brokers may still write some of these."""
 
     @property
     def refusal(self) -> int:
-        """The brokers' error for a refused batch, `OVERDUE` for a late one; 0 if none failed."""
+        """The brokers' error for a refused batch, or `OVERDUE` for a late batch. 0 if no batch has failed."""
 
 
 class DirectTransactions:
     """Transactions over coordinators. `sender` sends the rows. Each call raises StepFailed.
 
-    Once the transaction must be aborted, or another producer has fenced this one, `init`, `begin`, `commit_offset` and
-    `commit` raise that error again.
+    Once the transaction must be aborted, or another producer has fenced this producer, `init`, `begin`, `commit_offset` and
+    `commit` raise the same error again.
 
-    Call `init` before each transaction. It changes the epoch, so that no late message can end the transaction, or become a
-    part of it.
+    Call `init` before each transaction. It changes the epoch, so that no late message can end or extend the transaction.
 
     With the second protocol (KIP-890), brokers add partitions and offsets to the transaction by themselves, and each
     transaction has its own epoch. `protocol` is the protocol of the open or last transaction.
@@ -127,7 +126,7 @@ class DirectTransactions:
     def may_lose_offsets(self) -> bool:
         """True if the brokers may forget the offset of a committed transaction.
 
-        Brokers without KIP-890 do so if a late request of a fenced producer with the same id adds an offset meanwhile.
+        Without KIP-890, brokers do so if a late request of a fenced producer with the same id adds an offset meanwhile.
         """
         return self.protocol < SECOND_PROTOCOL
 
@@ -174,9 +173,9 @@ class DirectTransactions:
         self.protocol = self._coordinators.protocol
 
     def add_partitions(self, partitions: Collection[TopicPartition], timeout_s: float) -> bool:
-        """Add partitions to the open transaction, before rows are sent to them. False if the call must be repeated.
+        """Add partitions to the open transaction, before rows are sent to them. Returns False if they were not added.
 
-        Later calls raise an error of the brokers; see `failure`.
+        Repeat the call then, unless the transaction has failed. Later calls raise an error of the brokers; see `failure`.
         """
         if self._failure is not None:
             return False
@@ -233,7 +232,7 @@ class DirectTransactions:
         self._end(False, timeout_s)
 
     def _end(self, commit: bool, timeout_s: float) -> None:
-        """End the transaction. Sends nothing if the brokers know none of it: they would refuse."""
+        """End the transaction. Sends nothing if the brokers do not know the transaction: they would refuse."""
         if self._is_known_to_brokers:
             answer = self._ask(self._coordinator, EndTransaction(self._id, self._known_producer(), commit), timeout_s)
             if answer.producer is not None:
@@ -256,7 +255,7 @@ class DirectTransactions:
             raise failure
 
     def _ask(self, coordinator: Coordinator, message: Message, timeout_s: float) -> Answer:
-        """Ask until there is a definite answer. Raises StepFailed: retriable at the deadline, else for a refusal."""
+        """Ask until there is a definite answer. Raises StepFailed: retriable at the deadline, or else for a refusal."""
         deadline, pause_s = Deadline.after(timeout_s, self._clock), _FIRST_PAUSE_S
         if message != self._asked:
             self._asked, self._last_code = message, ErrorCode.REQUEST_TIMED_OUT
@@ -283,11 +282,11 @@ def _fatal_or_abortable(code: int) -> StepFailed:
 
 
 class CoordinatorConnections:
-    """Asks coordinators, over connections of its own, one to a broker.
+    """Asks coordinators, over its own connections, one per broker.
 
-    Repeat a call that returns None to continue it. If a connection is lost before a message on it is answered, the
+    If a call returns None, repeat it to continue. If a connection is lost before a message on it is answered, the
     coordinator may process that message later, even after the same message was sent again and answered. A connection
-    without an answer for `request_timeout_s` is lost. `note` is called with errors of connections and logins.
+    without an answer for `request_timeout_s` counts as lost. `note` is called with errors of connections and logins.
 
     `protocol` is the protocol of transactions that the cluster has enabled, as the coordinator of the transactional id
     reports it.
@@ -312,7 +311,7 @@ class CoordinatorConnections:
     def find(
         self, coordinator: Coordinator, deadline: Deadline, require: Callable[[Connection], None] | None = None
     ) -> int | None:
-        """Find a coordinator, and connect to it. Returns 0, or the error of a broker; None if the call must be repeated.
+        """Find a coordinator, and connect to it. Returns 0, or the error of a broker. None if the call must be repeated.
 
         Calls `require` with the connection to the broker that is asked. Raises ConnectionLost and Unsupported.
         """
@@ -348,7 +347,7 @@ class CoordinatorConnections:
         return NONE
 
     def ask(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
-        """The answer. None if there is none yet or the connection was lost: repeat the call."""
+        """Send a message and return its answer. None without an answer yet, or after a lost connection: repeat the call."""
         if self._client.clock() < self._ask_at:
             return None
         try:

@@ -24,7 +24,7 @@ void aborted_transactions_clear(struct aborted_transactions *all) {
     *all = (struct aborted_transactions){0};
 }
 
-/* The place of a producer among the active ones. */
+/* The index of a producer among the active producers, or where to insert it. */
 static int64_t place(const struct aborted_transactions *all, int64_t producer) {
     int64_t from = 0, until = all->active_count;
     while (from < until) {

@@ -12,7 +12,7 @@ struct aborted_transactions {
     int64_t active_count;
 };
 
-/* Replaces the transactions by copies of these. False: out of memory. */
+/* Replaces the transactions by copies of the given transactions. False: out of memory. */
 bool aborted_transactions_set(struct aborted_transactions *, const int64_t *producers, const int64_t *first_offsets, int64_t count);
 void aborted_transactions_clear(struct aborted_transactions *);
 /* Opens the transactions with a first offset up to `offset`. */

@@ -15,13 +15,13 @@ static const int64_t DAY_NS = 86400000000000;
 typedef unsigned __int128 wide;
 
 struct column {
-    int32_t kind, first, count; /* `first` and `count` of a struct's or list's children */
+    int32_t kind, first, count; /* a struct or list has `count` children from column `first` on */
     int64_t rows, room_rows;    /* room of values, offsets and validity */
     uint8_t *valid;             /* null while nothing is null */
     uint8_t *data;              /* values, or bytes of strings */
-    int64_t room_bytes;         /* of strings */
+    int64_t room_bytes;         /* room for bytes of strings */
     int32_t *offsets;
-    wide limit; /* of decimals: the least number with too many digits */
+    wide limit; /* the smallest decimal with too many digits */
 };
 
 struct avro {
@@ -75,7 +75,7 @@ static inline bool make_room(struct avro *avro, struct column *column) {
     return column->rows < column->room_rows || grow_rows(avro, column);
 }
 
-/* Ends a row whose value is in place. */
+/* Ends a row after its value was stored. */
 static inline void end_valid(struct column *column) {
     if (column->valid) column->valid[column->rows >> 3] |= (uint8_t)(1u << (column->rows & 7));
     column->rows++;
@@ -127,7 +127,7 @@ static int append_bytes(struct avro *avro, struct column *column, const uint8_t 
     return OK;
 }
 
-/* Ends a list with all rows that its child has. */
+/* Ends a list row: all child rows since the last list belong to it. */
 static int append_list(struct avro *avro, struct column *column) {
     int64_t rows = avro->columns[column->first].rows;
     if (rows > INT32_MAX) return avro->no_memory = true, FAILED;
@@ -167,7 +167,7 @@ static bool take(struct avro *avro, struct column *column, struct ArrowArray *ou
 
 /* --- Reading ------------------------------------------------------------------------------------------------------- */
 
-/* Notes what is wrong with the payload at a place. */
+/* Notes a flaw of the payload, and where it is. */
 static int flawed(struct avro *avro, int32_t code, const uint8_t *at, int64_t found) {
     struct zkafka_avro_flaw *flaw = avro->flaw;
     flaw->code = code, flaw->at = at - avro->start, flaw->found = found, flaw->left = avro->end - at;
@@ -235,7 +235,7 @@ static int append_content(struct avro *avro, struct column *column, const uint8_
     return column->kind == AVRO_COLUMN_DECIMAL ? append_decimal(avro, column, data, size) : append_text(avro, column, data, size);
 }
 
-/* Appends a number in the type of its column. `unit` multiplies it, or divides it if negative; 1 for most numbers. */
+/* Appends a number in the type of its column. Multiplies it by `unit`, or divides it by a negative `unit`. */
 static int append_number(struct avro *avro, struct column *column, int64_t value, int64_t unit, const uint8_t *at) {
     switch (column->kind) {
     case AVRO_COLUMN_INT: {
@@ -315,7 +315,7 @@ static int read_blocks(struct avro *avro, const struct zkafka_avro_node *node, s
                 continue;
             }
         }
-        /* Only items without bytes could be more than the payload has bytes. */
+        /* Items with at least one byte each cannot outnumber the bytes of the payload. */
         int64_t most = node->number ? avro->empty_items : avro->end - avro->at;
         if (count > most) return flawed(avro, AVRO_ITEMS, at, count);
         if (node->number) avro->empty_items -= count;
@@ -348,7 +348,7 @@ static int read_constant(struct avro *avro, const struct zkafka_avro_node *node)
     return failed;
 }
 
-/* A struct of one field for each branch of a union, of which one is set. */
+/* A struct with a field for each branch of a union. One field is set. */
 static int read_member(struct avro *avro, const struct zkafka_avro_node *node, struct column *column) {
     if (!make_room(avro, column)) return FAILED;
     end_valid(column);
@@ -438,7 +438,7 @@ static int run(struct avro *avro, const struct zkafka_avro_node *node, int32_t n
 
 /* --- Batches ------------------------------------------------------------------------------------------------------- */
 
-/* Decodes a payload to one row of the root; a flawed payload to null. */
+/* Decodes a payload to one row of the root, which is null for a flawed payload. */
 static int decode_row(struct avro *avro, const uint8_t *data, int64_t size, int64_t skip) {
     struct column *root = avro->columns;
     int64_t rows = root->rows;

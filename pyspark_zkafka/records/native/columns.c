@@ -83,7 +83,7 @@ static bool strings_append(struct strings *column, int64_t row, const void *data
 
 /* --- Values that Spark cannot represent ---------------------------------------------------------------------------- */
 
-/* Length of the valid sequence of two to four bytes at the start of the text; 0 if there is none. */
+/* Length of the valid sequence of two to four bytes at the start of the text. 0 if the start is not valid. */
 static size_t utf8_sequence(const uint8_t *text, size_t size) {
     uint8_t lead = text[0];
     size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;

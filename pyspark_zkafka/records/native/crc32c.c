@@ -7,8 +7,8 @@ static const uint32_t POLYNOMIAL = 0x82f63b78, POLYNOMIAL_OF_CRC_32 = 0xedb88320
 
 /* Three lanes of this size are summed side by side: an instruction takes three cycles, but one can start in every cycle. */
 enum { LANE_BYTES = 512, CACHE_LINE_BYTES = 64 };
-/* How far ahead to prefetch: two rounds of three lanes. This doubles the speed for bytes that are only in memory, and adds a half
- * for bytes in the L3 cache. */
+/* How far ahead to prefetch: two rounds of three lanes. This doubles the speed for bytes that are only in memory, and adds half
+ * of the speed for bytes in the L3 cache. */
 enum { AHEAD_BYTES = 6 * LANE_BYTES };
 
 /* `sliced[n][byte]` is the checksum of a byte and n zeros after it. `shifted[n][byte]` is the checksum of byte n of a checksum

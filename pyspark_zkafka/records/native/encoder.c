@@ -95,7 +95,7 @@ static int64_t timestamp_of(const struct ArrowArray *timestamps, int64_t row, in
     return ((const int64_t *)timestamps->buffers[1])[row + timestamps->offset];
 }
 
-/* Appends a record up to its key, if there is room for `rest` bytes more. Returns where these go, or null. */
+/* Appends a record up to its key, if there is room for `rest` more bytes. Returns where to write the rest, or null. */
 static uint8_t *begin_record(struct zkafka_open_batch *batch, int64_t timestamp, int64_t rest) {
     bool is_first = batch->records == 0;
     /* Like Java, this wraps around between times that are too far from each other. */

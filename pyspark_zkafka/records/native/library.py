@@ -35,7 +35,7 @@ _ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
 
 
 class Flaws(Structure):
-    """`zkafka_flaws`: offsets of records that Spark cannot represent, -1 for none."""
+    """`zkafka_flaws`: for each column, the offset of the first record that Spark cannot represent, or -1."""
 
     _fields_ = tuple(
         (name, c_int64)
@@ -78,7 +78,7 @@ class OpenBatch(Structure):
 
 
 class AvroProgram(Structure):
-    """`zkafka_avro_program`: addresses of its parts, and the number of columns."""
+    """`zkafka_avro_program`: the addresses of the program's parts, and the number of columns."""
 
     _fields_ = (*((name, c_void_p) for name in ("nodes", "links", "columns", "constants")), ("column_count", c_int32))
 
@@ -126,7 +126,7 @@ def library() -> Any | None:
 
 
 def describe() -> str:
-    """One line with the path in use, and the reason."""
+    """One line that says whether the compiled code is used, and if not, why."""
     return load()[1]
 
 
@@ -145,7 +145,7 @@ def require() -> Any:
 
 @cache
 def load() -> tuple[Any | None, str]:
-    """The results of `library` and `describe`, found once per process."""
+    """Load the library once per process. Returns the results of `library` and `describe`."""
     path = built()
     if path is None:
         return None, f"the compiled code was not built {_place()}: pure Python is used"
@@ -169,16 +169,16 @@ def built() -> Path | None:
 
 
 def is_unbuilt_source_tree() -> bool:
-    """True if the library is missing in a source tree, which Python finds in its working folder before the package."""
+    """True in a source tree without the library. Python finds such a tree in its working folder before the package."""
     return built() is None and _is_source_tree()
 
 
 def _is_source_tree() -> bool:
-    return (Path(__file__).parent / "zkafka.h").is_file()  # is not installed
+    return (Path(__file__).parent / "zkafka.h").is_file()  # an installed package has no headers
 
 
 def _place() -> str:
-    """Where the library is missing."""
+    """Describe where the library is missing, for the text of `load`."""
     if _is_source_tree():
         return f"in the source tree {Path(__file__).parents[3]}, from which the package was imported"
     return "when the package was installed"
@@ -206,7 +206,7 @@ def headers_argument(headers: pa.Array | None) -> pa.Array | None:
 
 
 class CArray:
-    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array for C to read, which it releases."""
+    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array for C to read. Releases the array."""
 
     def __init__(self) -> None:
         self._buffer: Any = create_string_buffer(_ARRAY_BYTES)
@@ -214,31 +214,31 @@ class CArray:
 
     @classmethod
     def of(cls, array: pa.Array | None) -> CArray:
-        """An array to pass to C. None is the null pointer."""
-        place = cls()
+        """Export an array to pass to C. None becomes the null pointer."""
+        made = cls()
         if array is None:
-            place._buffer = None
+            made._buffer = None
         else:
-            array._export_to_c(addressof(place._buffer))
-            place._filled = array.type
-        return place
+            array._export_to_c(addressof(made._buffer))
+            made._filled = array.type
+        return made
 
     @property
     def address(self) -> int | None:
-        """The address of the struct. None is the null pointer."""
+        """The address of the struct. None stands for the null pointer."""
         return None if self._buffer is None else addressof(self._buffer)
 
     @property
     def column(self) -> tuple[int | None, bool]:
-        """The address, and whether the offsets have 64 bits, as C functions take a column of bytes or text."""
+        """The two arguments for a column of bytes or text: the address, and whether the offsets have 64 bits."""
         return self.address, self._filled in (pa.large_binary(), pa.large_string())
 
     def array(self, type: pa.DataType) -> pa.Array:
-        """The array that C has filled in."""
+        """Import the array that C has filled in."""
         return pa.Array._import_from_c(self.address, type)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The batch that C has filled in."""
+        """Import the batch that C has filled in."""
         return pa.RecordBatch._import_from_c(self.address, schema)
 
     def __del__(self) -> None:

@@ -5,7 +5,7 @@
 
 struct zkafka_loans {
     atomic_llong lent;  /* batches that are not released */
-    atomic_llong users; /* these batches, and the reader */
+    atomic_llong users; /* the lent batches, and the reader */
 };
 
 struct loan {

@@ -3,11 +3,11 @@
 #include "crc32c.h"
 #include "zkafka.h"
 
-/* Places in a message. `SIZE` counts the bytes after itself, and `CRC` is the checksum of the bytes after itself. */
+/* Offsets of fields in a message. `SIZE` counts the bytes after itself. `CRC` is the checksum of the bytes after itself. */
 enum { OFFSET = 0, SIZE = 8, SIZE_END = 12, CRC = 12, MAGIC = 16, ATTRIBUTES = 17, TIMESTAMP = 18 };
 enum { CODEC_MASK = 0x7, IS_LOG_APPEND_TIME = 0x8, LAST_CODEC = 3 };
 
-/* The size of the first message, with its offset and size; 0 if it is not complete. */
+/* The size of the first message, including its fields offset and size. 0 if the message is not complete. */
 static int64_t whole_size(const uint8_t *data, int64_t size) {
     if (size < MESSAGE_LEAST_BYTES) return 0;
     int64_t found = (int64_t)int_32(data + SIZE) + SIZE_END;
@@ -15,7 +15,7 @@ static int64_t whole_size(const uint8_t *data, int64_t size) {
     return found < least || found > size ? 0 : found;
 }
 
-/* Reads bytes after their length, which is negative for null. */
+/* Reads a length and that many bytes. A negative length stands for null. */
 static bool read_data(const uint8_t **at, const uint8_t *end, const void **data, size_t *size) {
     if (end - *at < 4) return false;
     int32_t length = int_32(*at);

@@ -18,7 +18,7 @@ static inline int64_t int_64(const uint8_t *data) { return (int64_t)((uint64_t)u
 enum { MESSAGE_LEAST_BYTES = 26, MESSAGE_1_LEAST_BYTES = 34 }; /* with offset and size, of formats 0 and 1 */
 
 struct message {
-    int64_t size; /* with its offset and size */
+    int64_t size; /* including the fields offset and size */
     int64_t offset;
     int8_t magic;
     int32_t codec;          /* not 0: the value is a compressed set of messages */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Places in the header of a batch. `BATCH_LENGTH` counts the bytes after itself. */
+/* Offsets of fields in the header of a batch. `BATCH_LENGTH` counts the bytes after itself. */
 enum {
     BASE_OFFSET = 0,
     BATCH_LENGTH = 8,
@@ -33,14 +33,14 @@ enum {
 enum { CODEC_MASK = 0x7, IS_LOG_APPEND_TIME = 0x8, IS_TRANSACTIONAL = 0x10, IS_CONTROL = 0x20 };
 enum { CURRENT_MAGIC = 2, LAST_CODEC = 4, LEAST_RECORD_BYTES = 7 };
 
-/* The batch that is being read: from the fed bytes, or, if `is_compressed`, from its decompressed bytes. */
+/* The batch that is being read from the fed bytes, or if `is_compressed` from its decompressed bytes. */
 struct batch {
     bool is_open, is_compressed;
     bool is_started;    /* the place of its records is known */
     int8_t magic;
     int32_t codec, count;
     int32_t left;       /* records not read yet; unknown for messages */
-    int64_t at, end;    /* the place of these records in their buffer */
+    int64_t at, end;    /* the range of these records in their buffer */
     int64_t compressed_begin, compressed_end;
     int64_t base, last; /* first and last offset; for messages, `base` is added to their offsets */
     int64_t wanted;     /* records before this offset are skipped */
@@ -100,7 +100,7 @@ static inline bool read_varlong(struct bytes *from, int64_t *value) {
     return done;
 }
 
-/* Reads bytes after their length; null if the length is negative. */
+/* Reads a length and that many bytes. A negative length stands for null. */
 static inline bool read_data(struct bytes *from, const void **data, size_t *size) {
     int32_t length;
     if (!read_varint(from, &length) || length > size_of(*from)) return false;
@@ -290,7 +290,7 @@ static int32_t begin_message(zkafka_decoder *decoder, struct bytes from, const s
     return DECODE_ON;
 }
 
-/* Finds the offsets of decompressed messages. In format 1, they count from the first, and the set has the offset of the last. */
+/* Finds the offsets of decompressed messages. In format 1, they are relative, and the set has the offset of the last message. */
 static int32_t place_messages(struct batch *batch, struct bytes decompressed) {
     int64_t last = messages_last_offset(decompressed.at, size_of(decompressed));
     if (last < 0 || last > batch->last) return DECODE_MALFORMED;

@@ -50,9 +50,9 @@ _GZIP_CHUNK_BYTES = 16 * 1024
 class RecordDecoder:
     """Gathers Arrow batches of one partition from fetch responses, in formats 0, 1 and 2.
 
-    Checks every CRC, and every length but those in headers that are not requested. Skips control batches and aborted
-    transactions. `position` is the next offset, after the last batch that was read, even if its records were skipped. Open
-    for its ``with`` block. Not thread-safe, not pickle-safe.
+    Checks every CRC, and every length except in headers that are not requested. Skips control batches and aborted
+    transactions. `position` is the offset after the last batch that was read, even if its records were skipped. Open
+    during its ``with`` block. Not thread-safe, not pickle-safe.
     """
 
     def __init__(self, partition: TopicPartition, schema: pa.Schema) -> None:
@@ -84,7 +84,7 @@ class RecordDecoder:
         self._forget()
 
     def seek(self, offset: int) -> None:
-        """Set the position, and forget the fed records, but not the gathered ones."""
+        """Set the position, and forget the fed records. Keeps the gathered records."""
         self._native.decoder_seek(self._handle, offset)
         self.position = offset
         self._forget()
@@ -92,8 +92,8 @@ class RecordDecoder:
     def feed(self, records: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> FedBatches:
         """Replace the fed records by the records of another response. They must not change until `is_exhausted`.
 
-        `aborted` has the producer id and first offset of each aborted transaction in the response, in any order. None for
-        read_uncommitted.
+        `aborted` has the producer id and first offset of each aborted transaction in the response, in any order. It is None
+        for read_uncommitted.
         """
         transactions = sorted(aborted or (), key=lambda transaction: transaction[1])
         numbers = c_int64 * len(transactions)
@@ -111,12 +111,12 @@ class RecordDecoder:
     def poll(self, most_records: int, most_bytes: int, until: int) -> Poll:
         """Add fed records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
 
-        One record may exceed the bytes. `last` is the offset before the new position, so that markers, gaps and aborted
-        records advance a reader as well. `first` is the offset of the first record, or the old position if there was none.
-        Both are None if the position has not moved.
+        A single record may exceed the bytes. `last` is the offset before the new position, so that markers, gaps and
+        aborted records advance a reader as well. `first` is the offset of the first record, or without records the old
+        position. Both are None if the position has not moved.
 
-        Only a poll that starts at an unreadable batch raises: Unsupported, or ClusterStateError (KAFKA_ERROR) for a corrupt
-        batch, which could crash librdkafka's consumer. Gathered records can still be taken.
+        Raises only if the poll starts at an unreadable batch: Unsupported, or ClusterStateError (KAFKA_ERROR) for a
+        corrupt batch, which could crash librdkafka's consumer. Gathered records can still be taken.
         """
         found = Decoded(first=-1, position=self.position)
         failure = None if self._fed is None else self._decode(self._fed, found, (most_records, most_bytes, until))
@@ -137,7 +137,7 @@ class RecordDecoder:
         return self._fed is None
 
     def take(self) -> pa.RecordBatch:
-        """Return the batch of at least one record gathered so far, and begin another. Raises as `build_batch`."""
+        """Return the gathered batch, which must have at least one record, and start another. Raises like `build_batch`."""
         array, flaws = CArray(), Flaws()
         if not self._native.decoder_take(self._handle, array.address, byref(flaws)):
             raise MemoryError(f"no memory for a batch of {self._partition}")
@@ -177,7 +177,7 @@ class RecordDecoder:
                 return error
 
     def _corrupt(self, base_offset: int, flaw: str) -> ZKafkaError:
-        """The error for a damaged record batch, with its offset and the damage."""
+        """Return the error for a damaged record batch, with its offset and the damage."""
         text = f"record batch at offset {base_offset}: {flaw}"
         return broker_error(ErrorCode.CORRUPT_MESSAGE, f"reading {self._partition}", text)
 
@@ -226,7 +226,7 @@ def decompress(codec: int, data: pa.Buffer, magic: int = 2) -> pa.Buffer:
 
 
 def _mended_lz4(data: pa.Buffer) -> pa.Buffer:
-    """Correct the header checksum of a frame: messages of format 0 have a wrong one (KAFKA-3160)."""
+    """Correct the header checksum of a frame, which is wrong in messages of format 0 (KAFKA-3160)."""
     frame = bytearray(data)
     if len(frame) <= _LZ4_DESCRIPTOR:
         raise CorruptRecords("an LZ4 frame without a header")
@@ -286,9 +286,9 @@ def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The blocks of the streams that Java's producers write, each after its length. Streams may follow each other.
+    """Yield the blocks of the streams that Java's producers write. Each block follows its length.
 
-    As SnappyInputStream of snappy-java 1.1.10, which ignores up to three bytes after the last block.
+    A stream may follow another stream. Like SnappyInputStream of snappy-java 1.1.10, ignores up to three bytes at the end.
     """
     at = 0
     while len(data) - at >= _XERIAL_LENGTH_BYTES:

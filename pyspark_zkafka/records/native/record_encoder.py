@@ -22,7 +22,7 @@ from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_arg
 HEADER_BYTES = 61
 _FIRST_BYTES = 2 * 1024
 _MORE_BYTES = 10
-"""The most bytes that a record grows by in another batch: 9 for its time since the first record, and 1 for its length."""
+"""How much a record can grow in another batch: 9 bytes for its time since the first record, and 1 for its length."""
 _LZ4_HEAD = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, without a checksum of the content
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_PLAIN = 1 << 31
@@ -33,13 +33,13 @@ _HASHES = {"murmur2": 0, "murmur3": 1, "crc32": 2, "fnv1a": 3}
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """A codec by Kafka's name, and its level; None for the codec's default."""
+    """A codec by Kafka's name, and its level. None selects the codec's default level."""
 
     codec: str = "none"
     level: int | None = None
 
     def compressor(self) -> Callable[[memoryview], Any] | None:
-        """Return the function that compresses the records of a batch; None to leave them as they are."""
+        """Return the function that compresses the records of a batch. None leaves the records as they are."""
         if self.codec == "none":
             return None
         if self.codec == "lz4":
@@ -70,7 +70,7 @@ def _lz4_frame(records: memoryview) -> bytes:
 
 @dataclass(eq=False, slots=True)
 class EncodedBatch:
-    """A closed batch: header and records, which have `plain_bytes` before compression. `sealed` fills in the header."""
+    """A closed batch: a header, which `sealed` fills in, and records, which have `plain_bytes` before compression."""
 
     data: memoryview
     attributes: int
@@ -80,7 +80,7 @@ class EncodedBatch:
     max_timestamp_ms: int
 
     def sealed(self, producer: ProducerId, sequence: int) -> memoryview:
-        """Return the batch with its header for a producer and a first sequence; the same bytes are changed each time."""
+        """Fill in the header for a producer and a first sequence. Returns the batch: the same bytes in each call."""
         require().close_batch(
             addressof(c_uint8.from_buffer(self.data)),
             len(self.data),
@@ -96,7 +96,7 @@ class EncodedBatch:
 
 
 class _Open:
-    """A batch that rows are appended to. Its memory grows up to `most_bytes`, the size of a full batch."""
+    """A batch to which rows are appended. Its memory grows up to `most_bytes`, the size of a full batch."""
 
     def __init__(self, room: int, most_bytes: int, opened_at: float) -> None:
         self.most_bytes = most_bytes
@@ -105,7 +105,7 @@ class _Open:
         self._use(np.empty(room, np.uint8))
 
     def grow(self, room: int) -> None:
-        """Give it more memory, and keep its content."""
+        """Give the batch more memory, and keep its content."""
         larger = np.empty(room, np.uint8)
         larger[: self.state.used] = self.memory[: self.state.used]
         self._use(larger)
@@ -123,7 +123,7 @@ class RecordEncoder:
     batch_bytes : int
         The size at which a batch is full, before compression. A larger row gets a batch of its own.
     batch_records : int
-        The most records of a batch.
+        The number of records at which a batch is full.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class RecordEncoder:
         return self._open.keys()
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[Batch]:
-        """Append rows, each to its partition, in order; yields the batches that are full, which no longer change."""
+        """Append rows to the batches of their partitions, in order. Yields batches that are full and no longer change."""
         if not len(partitions):
             return
         order = np.argsort(partitions, kind="stable").astype(np.int32)
@@ -182,13 +182,13 @@ class RecordEncoder:
                     yield self._close(partition)
 
     def close_all(self, opened_before: float = math.inf) -> Iterator[Batch]:
-        """Close the open batches, or those opened before a time, oldest first."""
+        """Close the batches that were opened before a time, oldest first. By default, close all batches."""
         due = [tp for tp, batch in self._open.items() if batch.opened_at < opened_before]
         for partition in sorted(due, key=lambda tp: self._open[tp].opened_at):
             yield self._close(partition)
 
     def halves(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a closed batch in two; later batches of its topic have at most half of its bytes, before compression."""
+        """Split a closed batch in two. Later batches of its topic get at most half of its bytes, before compression."""
         topic, encoded = batch.partition.topic, batch.data
         half_bytes = HEADER_BYTES + max(encoded.plain_bytes // 2, 1)
         self._smaller[topic] = min(half_bytes, self._smaller.get(topic, self._batch_bytes))
@@ -230,7 +230,7 @@ class RecordEncoder:
         state = batch.state
         memory = batch.memory[: state.used]
         if 10 * state.used < 9 * len(batch.memory):
-            memory = memory.copy()  # the rest of the memory is free then
+            memory = memory.copy()  # this frees the rest of the memory
         data = memory.data
         if self._compress is not None:
             records = self._compress(data[HEADER_BYTES:])
@@ -244,19 +244,19 @@ class RecordEncoder:
 
 
 def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
-    """As `pyspark_zkafka.model.partitioners.hash_keys`, in some ns per key."""
+    """Hash keys like `pyspark_zkafka.model.partitioners.hash_keys`, in some ns per key."""
     check_keys(keys)
     hashes = np.zeros(len(keys), dtype=np.uint32)
     done = 0
     for chunk in keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]:
-        place = CArray.of(chunk)
-        require().hash(_HASHES[name], *place.column, hashes[done:].ctypes.data)
+        argument = CArray.of(chunk)
+        require().hash(_HASHES[name], *argument.column, hashes[done:].ctypes.data)
         done += len(chunk)
     return hashes.view(np.int32)
 
 
 def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
-    """As `pyspark_zkafka.model.rows.hash_rows`, in some 50 ns per 100 bytes."""
+    """Hash rows like `pyspark_zkafka.model.rows.hash_rows`, in some 50 ns per 100 bytes."""
     value, key, partitions, timestamps, headers = (
         CArray.of(a) for a in (batch.value, batch.key, batch.partition, batch.timestamp_ms, headers_argument(batch.headers))
     )

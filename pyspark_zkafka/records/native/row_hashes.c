@@ -8,7 +8,7 @@ static const uint32_t NULL_FIELD = 0xffffffff;
 
 static uint64_t rotate(uint64_t word, int bits) { return word << bits | word >> (64 - bits); }
 
-/* Compilers turn this into one load, and the next two functions into one store each, which they do not for loops. */
+/* Compilers turn this into one load, and each of the next two functions into one store. They do not do so for loops. */
 static uint64_t word_at(const uint8_t *at) {
     return (uint64_t)at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24 | (uint64_t)at[4] << 32 |
            (uint64_t)at[5] << 40 | (uint64_t)at[6] << 48 | (uint64_t)at[7] << 56;

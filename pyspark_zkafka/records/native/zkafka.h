@@ -34,7 +34,7 @@ struct zkafka_flaws {
     int64_t key_not_utf8;
     int64_t value_not_utf8;
     int64_t timestamp_too_large;
-    int64_t timestamp_ms; /* that timestamp */
+    int64_t timestamp_ms; /* the value of the too large timestamp */
     int64_t header_not_utf8;
 };
 
@@ -54,7 +54,7 @@ enum {
 };
 
 struct zkafka_decoded {
-    int64_t records;  /* records appended; as `bytes`, summed over calls until the caller sets it to 0 */
+    int64_t records;  /* appended records; like `bytes`, summed over calls until the caller sets it to 0 */
     int64_t bytes;    /* size of keys and values, and of headers if that column is requested */
     int64_t first;    /* offset of the first record; the caller sets it to -1 */
     int32_t unordered; /* offsets were not ascending */
@@ -69,7 +69,7 @@ struct zkafka_decoded {
 
 /* The complete, readable batches at the start of a response. */
 struct zkafka_fed {
-    int64_t size;         /* in bytes; 0 if there is none, and the next three fields are -1 */
+    int64_t size;         /* in bytes; 0 without a batch: the next three fields are then -1 */
     int64_t first_offset; /* of the first batch */
     int64_t next_offset;  /* after the last batch */
     int32_t last_epoch;   /* leader epoch of the last batch */
@@ -84,9 +84,9 @@ ZKAFKA_EXPORT zkafka_decoder *zkafka_decoder_new(const char *topic, int32_t part
 ZKAFKA_EXPORT void zkafka_decoder_close(zkafka_decoder *);
 /* Sets the columns to build. `texts` is nonzero for columns that must be UTF-8. False: no such columns. */
 ZKAFKA_EXPORT bool zkafka_decoder_project(zkafka_decoder *, const int32_t *columns, const int32_t *texts, int32_t count);
-/* Sets the next offset, and forgets the response, but not the gathered records. */
+/* Sets the next offset, and forgets the response. Keeps the gathered records. */
 ZKAFKA_EXPORT void zkafka_decoder_seek(zkafka_decoder *, int64_t offset);
-/* Starts another response, with its aborted transactions in the order of their first offsets, or none for read_uncommitted.
+/* Starts another response. Its aborted transactions are in the order of their first offsets; read_uncommitted has none.
  * False: out of memory. */
 ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *, const uint8_t *data, int64_t size, const int64_t *producers,
                                        const int64_t *first_offsets, int64_t count, struct zkafka_fed *);
@@ -101,10 +101,10 @@ ZKAFKA_EXPORT bool zkafka_decoder_take(zkafka_decoder *, struct ArrowArray *out,
 
 /* --- Encoding ------------------------------------------------------------------------------------------------------ */
 
-/* A record batch that rows are appended to: the header's 61 bytes, then its records. */
+/* A record batch to which rows are appended: the header's 61 bytes, then its records. */
 struct zkafka_open_batch {
     uint8_t *data;
-    int64_t capacity, used; /* with the header; 61 for a batch without records */
+    int64_t capacity, used; /* in bytes, with the header; 61 are used without records */
     int64_t records;
     int64_t base_timestamp_ms, max_timestamp_ms;
     int64_t needed; /* bytes of the first row that did not fit; else 0 */
@@ -116,8 +116,8 @@ struct zkafka_open_batch {
 ZKAFKA_EXPORT int64_t zkafka_encode(struct zkafka_open_batch *, const int32_t *rows, int64_t count, const struct ArrowArray *value,
                                     int32_t value_is_large, const struct ArrowArray *key, int32_t key_is_large,
                                     const struct ArrowArray *timestamps, const struct ArrowArray *headers, int64_t now_ms);
-/* Appends the first `count` of a closed batch's uncompressed `records`. Returns their size in that batch, or -1 if they do not
- * fit. */
+/* Appends the first `count` records of a closed batch, from its uncompressed `records`. Returns their size in the closed batch,
+ * or -1 if they do not fit. */
 ZKAFKA_EXPORT int64_t zkafka_encode_again(struct zkafka_open_batch *, const uint8_t *records, int64_t count, int64_t base_timestamp_ms);
 /* Fills in the header of a batch of `size` bytes, whose records may be compressed. */
 ZKAFKA_EXPORT void zkafka_close_batch(uint8_t *data, int64_t size, int32_t attributes, int64_t records, int64_t base_timestamp_ms,
@@ -125,7 +125,7 @@ ZKAFKA_EXPORT void zkafka_close_batch(uint8_t *data, int64_t size, int32_t attri
 
 /* --- Loans --------------------------------------------------------------------------------------------------------- */
 
-/* Counts a task's batches that an engine has not released. Null: out of memory. */
+/* Starts to count a task's batches that an engine has not released. Null: out of memory. */
 typedef struct zkafka_loans zkafka_loans;
 ZKAFKA_EXPORT zkafka_loans *zkafka_loans_new(void);
 /* Ends the counting. Batches may be released later. */
@@ -154,16 +154,16 @@ ZKAFKA_EXPORT bool zkafka_hash_rows(const char *topic, const struct ArrowArray *
 enum {
     AVRO_NULL,
     AVRO_BOOLEAN,
-    AVRO_INT,      /* `number` multiplies the value, or divides it if negative; so with AVRO_LONG */
+    AVRO_INT,      /* like AVRO_LONG, is multiplied by `number`, or divided by a negative `number` */
     AVRO_LONG,
     AVRO_FLOAT,
     AVRO_DOUBLE,
-    AVRO_BYTES,    /* bytes or a string; without a length, to the end of the payload, if `number` is -1 */
+    AVRO_BYTES,    /* bytes or a string; if `number` is -1, without a length, up to the end of the payload */
     AVRO_FIXED,    /* of `number` bytes */
     AVRO_ENUM,     /* `count` symbols; links from `first` on: the offset and size of each in the constants, or -1 and 0 */
     AVRO_ARRAY,    /* items of node `first`; `number` is 1 if they may have no bytes */
     AVRO_MAP,      /* values of node `first` */
-    AVRO_RECORD,   /* `count` nodes, from link `first` on; so with AVRO_UNION */
+    AVRO_RECORD,   /* like AVRO_UNION, has `count` nodes, from link `first` on */
     AVRO_UNION,
     AVRO_MEMBER,   /* node `first` as field `count` of a struct whose other fields are null; reads nothing else */
     AVRO_CONSTANT, /* node `first` reads `count` bytes of the constants from `number` on; nothing of the payload */
@@ -181,7 +181,7 @@ enum {
     AVRO_COLUMN_DECIMAL, /* 128 bits; `count` is the precision */
     AVRO_COLUMN_STRING,
     AVRO_COLUMN_BINARY,
-    AVRO_COLUMN_LIST,   /* and a map, whose child is a struct of two */
+    AVRO_COLUMN_LIST,   /* also a map, whose child is a struct of key and value */
     AVRO_COLUMN_STRUCT, /* `count` children, from column `first` on */
     AVRO_COLUMNS
 };
@@ -225,12 +225,12 @@ struct zkafka_avro_flaw {
     int64_t row;
     int32_t code;
     int32_t node;              /* -1: none */
-    int64_t at, found, left;   /* a place in the payload, and the number of bytes from there to its end */
+    int64_t at, found, left;   /* where the flaw is, the value found, and the number of bytes from there to the end */
 };
 
-/* Decodes binary payloads, without the first `skip` bytes of each, to an array of as many rows. A payload that cannot be decoded
- * is null, and has a flaw; there is room for as many as payloads. Returns how many flaws there are; -1: out of memory, or
- * more than 2 GiB of text. */
+/* Decodes binary payloads, without the first `skip` bytes of each payload, to an array with a row for each. A payload that
+ * cannot be decoded becomes null and has a flaw; `flaws` has room for a flaw per payload. Returns the number of flaws, or -1: out
+ * of memory, or more than 2 GiB of text. */
 ZKAFKA_EXPORT int64_t zkafka_avro_decode(const struct zkafka_avro_program *, const struct ArrowArray *payloads, int32_t is_large,
                                          int64_t skip, struct ArrowArray *out, struct zkafka_avro_flaw *flaws);
 
