@@ -37,9 +37,9 @@ class Question(Generic[A]):
 
 
 class Client:
-    """Connections by broker, open for a ``with`` block. For the process that creates it, after any fork.
+    """Connections by broker, open for a ``with`` block. Use a client only in the process that creates it, after any fork.
 
-    ``with`` raises Unsupported for a value that cannot be used.
+    ``with`` raises Unsupported for a setting that cannot be used.
     """
 
     def __init__(self, settings: ClientSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,12 +66,12 @@ class Client:
         return Deadline.after(seconds, self.clock)
 
     def setup_deadline(self, failures: int) -> Deadline:
-        """The deadline for opening a connection, later after each failure, up to socket.connection.setup.timeout.ms."""
+        """The deadline for opening a connection. Failures extend it, up to socket.connection.setup.timeout.ms."""
         limit_s = _FIRST_SETUP_S * 2 ** min(failures, 10)
         return self.deadline(min(limit_s, self.settings.socket.setup_timeout_s))
 
     def new_connection(self, address: Address) -> Connection:
-        """A further connection to a broker, not open yet, for the caller alone."""
+        """Make another connection to a broker, not open yet. The caller must close it."""
         return Connection(address, self.settings, self._context, self.clock)
 
     def connected(self, address: Address) -> Connection | None:
@@ -80,7 +80,7 @@ class Client:
         return found if found is not None and found.is_open and found.is_idle else None
 
     def try_connect(self, address: Address, deadline: Deadline) -> Connection | None:
-        """The connection to a broker; None if it is not open at the deadline. The next call continues to open it.
+        """Return the connection to a broker. None if it is not open at the deadline: the next call continues to open it.
 
         Raises ConnectionLost and Unsupported, and BrokersUnavailable if a token provider fails.
         """
@@ -105,10 +105,11 @@ class Client:
     def metadata(
         self, topics: Collection[str] | None, deadline: Deadline | None = None, *, create: bool = False
     ) -> Metadata | None:
-        """Request the metadata of topics, or of all, from one broker. After a failure, the next call asks another broker.
+        """Request the metadata of topics, or of all topics with None, from one broker.
 
-        None if there is no connection at the deadline, by default in three seconds; the next call continues to connect.
-        Otherwise it blocks for a round trip. Raises ConnectionLost and Unsupported.
+        Returns None if there is no connection at the deadline, by default in three seconds. The next call then continues to
+        connect. With a connection, blocks for a round trip. Raises ConnectionLost and Unsupported. After a failure, the
+        next call asks another broker.
         """
         response = self.ask_any(lambda c: topics_request(c.version(METADATA), topics, create=create), deadline)
         if response is None:
@@ -126,7 +127,7 @@ class Client:
     ) -> Reader | None:
         """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response.
 
-        A connected broker that does not answer within `patience_s`, or by the `limit`, is lost.
+        The connection counts as lost if the broker does not answer within `patience_s`, or by the `limit`.
         """
         server = self._asked or self._next_to_ask()
         self._asked = None
@@ -134,7 +135,7 @@ class Client:
         if connection is None:
             self._asked = server
             return None
-        # The next time, another broker may know more.
+        # Ask another broker the next time: it may know more.
         self._next_server += 1
         request = make(connection)
         try:
@@ -148,7 +149,7 @@ class Client:
         """Ask several brokers at the same time. Blocks until all have answered, or until the deadline.
 
         Returns an answer to each question, or an error: ConnectionLost, Unsupported, or a token provider's
-        BrokersUnavailable. An error of a connection is that of all questions to its broker that are not answered.
+        BrokersUnavailable. A failed connection is the error of all questions on it that have no answer yet.
         """
         answers: list[A | Exception | None] = [None] * len(questions)
         lines: dict[Address, _Line[A]] = {}
@@ -173,19 +174,19 @@ class Client:
         return [answer for answer in answers if answer is not None]
 
     def opening(self, address: Address) -> Connection:
-        """The connection to a broker, open or opening, without responses due. See `try_connect`."""
+        """Return the connection to a broker, open or opening, without responses due. See `try_connect`."""
         self.try_connect(address, self.deadline(0))
         return self._connections[address]
 
     def drop(self, address: Address) -> None:
-        """Close the connection to a broker that has failed. The next one to ask is another."""
+        """Close the connection to a broker that has failed, and prefer other brokers from now on."""
         self._failures[address] = self._failures.get(address, 0) + 1
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
 
     @property
     def has_untried(self) -> bool:
-        """True if a bootstrap server or a broker has not failed since it has last answered."""
+        """True if some bootstrap server or broker has not failed since its last answer."""
         return not self._failures.keys() >= {*self.settings.servers, *self.brokers.values()}
 
     def _next_to_ask(self) -> Address:
@@ -198,7 +199,7 @@ class Client:
 
 
 class _Line(Generic[A]):
-    """The questions to one broker, over one connection, which is opened in steps."""
+    """The questions to one broker, over one connection, which opens in steps."""
 
     def __init__(self, client: Client, address: Address) -> None:
         self._client = client
@@ -209,7 +210,7 @@ class _Line(Generic[A]):
         self._buffer = Buffer()
 
     def advance(self, answers: list[A | Exception | None]) -> bool:
-        """Send and receive what is possible without waiting; return True once all questions have an answer or an error."""
+        """Send and receive what is possible without waiting. Returns True once each question has an answer or an error."""
         try:
             if self.connection is None or self.connection.is_opening:
                 self.connection = self._client.opening(self.address)
@@ -234,7 +235,7 @@ class _Line(Generic[A]):
         for number, question in self.unsent:
             try:
                 request = question.make(connection)
-            except Unsupported as error:  # by the broker's versions
+            except Unsupported as error:  # the broker's versions do not suffice
                 answers[number] = error
                 continue
             connection.post(request)

@@ -48,7 +48,7 @@ from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings
 
 A = TypeVar("A")
 _dialects: dict[Address, tuple[Supported, float]] = {}
-"""Protocols of brokers that do not answer ApiVersions, until a time."""
+"""Protocols of brokers that do not answer ApiVersions, and until when they are assumed."""
 _DIALECT_S = 10.0  # brokers may be upgraded
 _LENGTH_BYTES = 4
 _PREPARING_S = 60.0  # Kerberos gives up after 54 s
@@ -75,7 +75,7 @@ class Connection:
     """A connection to one broker, not open yet. Not thread-safe.
 
     Requests may be sent before earlier requests are answered. All methods raise ConnectionLost if the connection fails, and
-    Unsupported for what the direct transport cannot do. Both close the connection, unless `version` raises Unsupported.
+    Unsupported if librdkafka is needed. Both errors close the connection, unless `version` raises Unsupported.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """True if a request may be sent. False after an error, and without pending requests when the login expires soon."""
+        """True if a request may be sent. False after an error, and without pending requests if the login expires soon."""
         is_ready = self._link.is_open and self._opening is None
         return is_ready and (bool(self._pending) or not self.is_expiring)
 
     @property
     def is_expiring(self) -> bool:
-        """True if the login is about to expire: the connection must be opened again."""
+        """True if the login is about to expire, so that the connection must be opened again."""
         return self._clock() >= self._expires
 
     @property
@@ -127,15 +127,15 @@ class Connection:
 
     @property
     def has_unsent(self) -> bool:
-        """True if a part of the posted requests is not sent yet."""
+        """True if some bytes of the posted requests are not sent yet."""
         return bool(self._unsent)
 
     def version(self, api: Api, newest: int | None = None) -> int:
-        """The version of an API to use with the broker; Unsupported if there is none."""
+        """The version of an API to use with the broker. Raises Unsupported if there is no such version."""
         return api.version(self._supported.versions, newest)
 
     def newest(self, key: int) -> int:
-        """The newest version of the API with this key that the broker has; -1 if there is none."""
+        """The broker's newest version of the API with this key, or -1 if the broker does not have the API."""
         return self._supported.versions.get(key, (0, -1))[1]
 
     def has(self, api: Api) -> bool:
@@ -144,11 +144,11 @@ class Connection:
 
     @property
     def dialect(self) -> str:
-        """The release of Kafka whose protocol a broker without ApiVersions has; empty for other brokers."""
+        """The release of Kafka that a broker without ApiVersions is treated as. Empty for other brokers."""
         return self._supported.dialect
 
     def feature(self, name: str) -> int:
-        """The level of a feature of the cluster (KIP-584), 0 if it is disabled or unknown."""
+        """The level of a feature of the cluster (KIP-584). 0 if the feature is disabled or unknown."""
         return self._supported.features.get(name, 0)
 
     def begin_opening(self, deadline: Deadline) -> None:
@@ -161,11 +161,11 @@ class Connection:
 
     @property
     def awaited_events(self) -> int:
-        """The events of the socket, of ``select.poll``, after which there is something to do."""
+        """The socket events, for ``select.poll``, after which there is something to do."""
         return self._link.awaited_events | (select.POLLOUT if self._unsent else 0)
 
     def continue_opening(self, pause: Deadline) -> bool:
-        """Continue to open; return True once open. Blocks until `pause`.
+        """Continue to open the connection, until `pause`. Returns True once it is open.
 
         Raises BrokersUnavailable if a token provider fails.
         """
@@ -190,7 +190,7 @@ class Connection:
         self._response, self._received, self._silent_s = None, 0, 0.0
 
     def send(self, request: Request) -> None:
-        """Send a request; `receive` returns responses in the order of their requests."""
+        """Send a request. `receive` returns responses in the order of their requests."""
         with closed_by_errors(self._disconnect):
             self._link.send(b"".join(self._encoded(request)))
         self._pending.append((request, self._correlation_id))
@@ -208,14 +208,14 @@ class Connection:
                 self._link.send_some(self._unsent)
 
     def receive(self, buffer: Buffer, deadline: Deadline) -> Reader | None:
-        """Receive the response to the oldest request into the buffer; None if it is not complete by the deadline.
+        """Receive the response to the oldest request into the buffer. None if it is not complete by the deadline.
 
-        The next call continues with it, in the buffer of the first call.
+        The next call continues with the same response, and must pass the same buffer.
         """
         begin, received = self._clock(), self._received
         body = self._body(buffer, deadline)
         if body is None:
-            # Count only the time of waiting: nobody may have asked for the response between two calls.
+            # Count only time in this method: the caller may take long between two calls.
             self._silent_s = self._silent_s + self._clock() - begin if self._received == received else 0.0
             limit_s = self._settings.socket.request_timeout_s
             if self._pending and self._silent_s > limit_s:
@@ -234,7 +234,7 @@ class Connection:
             self._body(buffer, Deadline(self._clock(), self._clock))
 
     def ask(self, request: Request, deadline: Deadline) -> Reader:
-        """Send a request and return its response, which blocks until the deadline. Drops responses to earlier requests."""
+        """Send a request and return its response. Blocks until the deadline. Drops responses to earlier requests."""
         self.send(request)
         while (response := self.receive(self._own, deadline)) is not None:
             if not self._pending:
@@ -262,7 +262,7 @@ class Connection:
     def _find_dialect(self, deadline: Deadline, lost: ConnectionLost) -> Waiting[Supported]:
         """Find the protocol of a broker that does not answer ApiVersions: 0.8 closes the connection, and 0.9 is silent.
 
-        Only their answer to Metadata 1 proves their age. Other brokers may be slow.
+        Only the answer to Metadata 1 proves that a broker is so old. A newer broker may just be slow.
         """
         yield from self._link.open(deadline)
         try:
@@ -293,7 +293,7 @@ class Connection:
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
 
     def _log_in(self, login: AnyLogin, deadline: Deadline) -> Waiting[None]:
-        """Log in by SASL, within Kafka's protocol from Kafka 1.0 on (KIP-152). Brokers before 0.10 are Unsupported."""
+        """Log in by SASL, from Kafka 1.0 on within its protocol (KIP-152). Raises Unsupported for brokers before 0.10."""
         version = self.version(SASL_AUTHENTICATE) if self.has(SASL_AUTHENTICATE) else None
         handshake = self.version(SASL_HANDSHAKE, None if version is not None else 0)
         response = yield from self._exchange(sasl_handshake_request(handshake, login.mechanism), deadline)
@@ -314,9 +314,9 @@ class Connection:
             self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
 
     def _next_token(self, tokens: Exchange, answer: Authentication | None) -> Waiting[bytes | None]:
-        """The next token of a login; None after the last.
+        """Return the next token of a login. None after the last token.
 
-        A server of tokens or tickets may be silent. The limits of its client count, so that the error names it.
+        A server of tokens or tickets may be silent. Waits for its client's time-out, so that the error names the server.
         """
 
         def token() -> bytes | None:
@@ -341,7 +341,7 @@ class Connection:
         return Authentication(NONE, bytes(body))
 
     def _body(self, buffer: Buffer, deadline: Deadline, least: int = _LENGTH_BYTES) -> memoryview | None:
-        """The complete response; None if it has not arrived by the deadline."""
+        """Return the complete response. None if it has not arrived by the deadline."""
         if self._response is None:
             if not self._fill(memoryview(self._length), deadline):
                 return None
@@ -356,7 +356,7 @@ class Connection:
         return self._response if self._fill(self._response, deadline) else None
 
     def _fill(self, target: memoryview, deadline: Deadline) -> bool:
-        """Receive the rest of the target; False if it is not full at the deadline."""
+        """Receive the rest of the target. Returns False if it is not full at the deadline."""
         with closed_by_errors(self._disconnect):
             self._received += self._link.fill(target[self._received :], deadline)
         return self._received == len(target)

@@ -39,15 +39,15 @@ _FINALIZED_FEATURES = 2
 
 
 def api_versions_request(version: int, software: str) -> Request:
-    """Versions 0 to 3."""
+    """Encode versions 0 to 3."""
     body = string("pyspark-zkafka", flexible=True) + string(software, flexible=True) + NO_TAGS if version >= 3 else b""
     return Request(API_VERSIONS, version, body)
 
 
 class Supported(NamedTuple):
-    """The oldest and newest version of each API of a broker, by key; and the levels of the cluster's features, by name.
+    """The oldest and newest version of each API of a broker, by key, and the levels of the cluster's features, by name.
 
-    `dialect` is the release of Kafka whose protocol a broker without ApiVersions has; empty for other brokers.
+    `dialect` is the release of Kafka that a broker without ApiVersions is treated as. Empty for other brokers.
     """
 
     versions: Mapping[int, tuple[int, int]]
@@ -63,7 +63,7 @@ OF_0_9 = Supported({**_OF_DATA, 0: (0, 1), 1: (0, 1), **_OF_OFFSETS, 8: (0, 2), 
 
 
 def read_api_versions(response: Reader) -> Supported | None:
-    """Versions 0 to 3. None if the broker does not know this version of the request."""
+    """Read versions 0 to 3. None if the broker does not know this version of the request."""
     error = response.int16()
     if error == ErrorCode.UNSUPPORTED_VERSION:
         return None
@@ -94,18 +94,18 @@ def _read_features(field: Reader) -> dict[str, int]:
 
 
 def sasl_handshake_request(version: int, mechanism: str) -> Request:
-    """Versions 0 and 1. After version 0, tokens follow without headers."""
+    """Encode versions 0 and 1. After version 0, tokens follow without headers."""
     return Request(SASL_HANDSHAKE, version, string(mechanism))
 
 
 def read_sasl_handshake(response: Reader) -> tuple[int, list[str]]:
-    """The error, and the mechanisms of the broker."""
+    """Read versions 0 and 1: the error, and the broker's mechanisms."""
     return response.int16(), response.array(response.required_string)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Authentication:
-    """The response to SaslAuthenticate; its bytes are secret."""
+    """The response to SaslAuthenticate. Its bytes are secret."""
 
     error: int
     data: bytes
@@ -113,12 +113,12 @@ class Authentication:
 
 
 def sasl_authenticate_request(version: int, token: bytes) -> Request:
-    """Versions 0 to 2."""
+    """Encode versions 0 to 2."""
     return Request(SASL_AUTHENTICATE, version, nullable_bytes(token, version >= 2) + no_tags(version >= 2))
 
 
 def read_sasl_authenticate(response: Reader) -> Authentication:
-    """Versions 0 to 2. A lifetime of 0 means that the session does not expire."""
+    """Read versions 0 to 2. A lifetime of 0 means that the session does not expire."""
     error = response.int16()
     response.string()  # error message
     data = bytes(response.nullable_bytes())

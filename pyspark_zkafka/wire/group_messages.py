@@ -53,7 +53,7 @@ FIRST_STABLE = 7
 
 GROUP, TRANSACTION = 0, 1  # kinds of a `Coordinator`
 CONSUMER = "consumer"
-"""The protocol of consumers, which other programs do not have."""
+"""The type of protocol of consumers. Groups of other programs have other types."""
 
 
 class Coordinator(NamedTuple):
@@ -64,7 +64,7 @@ class Coordinator(NamedTuple):
 
 
 class FoundCoordinator(NamedTuple):
-    """An error, or a broker and its address."""
+    """The answer for one key: an error, or a broker and its address."""
 
     error: int
     broker: int
@@ -72,7 +72,7 @@ class FoundCoordinator(NamedTuple):
 
 
 def find_coordinators_request(version: int, kind: int, keys: Collection[str]) -> Request:
-    """Versions 0 to 4; before version 4 for one key, and in version 0 for a group."""
+    """Encode versions 0 to 4. Versions before 4 take one key, and version 0 only a group."""
     if version < FIRST_OF_MANY_COORDINATORS:
         (key,) = keys
         flexible = version >= FIND_COORDINATOR.flexible
@@ -83,7 +83,7 @@ def find_coordinators_request(version: int, kind: int, keys: Collection[str]) ->
 
 
 def read_coordinators(response: Reader, keys: Collection[str]) -> dict[str, FoundCoordinator]:
-    """Versions 0 to 4: the coordinator of each key that the response answers."""
+    """Read versions 0 to 4: the coordinator of each key in the response."""
 
     def coordinator() -> tuple[str, FoundCoordinator]:
         key, broker = response.required_string(), response.int32()
@@ -105,7 +105,7 @@ def read_coordinators(response: Reader, keys: Collection[str]) -> dict[str, Foun
 
 
 class CommittedOffset(NamedTuple):
-    """The answer for one partition: an error, or the offset, which is -1 if none is committed, and its metadata."""
+    """The answer for one partition: an error, or the offset and its metadata. The offset is -1 if none is committed."""
 
     error: int
     offset: int
@@ -114,16 +114,16 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsets:
-    """The error of a group, or the answers by partition."""
+    """The answer for one group: an error, or the answers by partition."""
 
     error: int
     offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
 
 
 def offset_fetch_request(version: int, asked: Mapping[str, Collection[TopicPartition] | None], *, stable: bool) -> Request:
-    """Versions 1 to 8: offsets of groups, or from version 2 on all offsets of a group, with None.
+    """Encode versions 1 to 8. None requests all offsets of a group, from version 2 on.
 
-    Before version 8 for one group. With `stable`, an offset in an open transaction is an error, from version 7 on.
+    Versions before 8 take one group. With `stable`, from version 7 on, an offset in an open transaction is an error.
     """
     flexible = version >= OFFSET_FETCH.flexible
 
@@ -141,7 +141,7 @@ def offset_fetch_request(version: int, asked: Mapping[str, Collection[TopicParti
 
 
 def read_offset_fetch(response: Reader, groups: Collection[str]) -> dict[str, CommittedOffsets]:
-    """Versions 1 to 8, by group."""
+    """Read versions 1 to 8, by group."""
     version = response.version
 
     def partition() -> tuple[int, CommittedOffset]:
@@ -170,7 +170,7 @@ def read_offset_fetch(response: Reader, groups: Collection[str]) -> dict[str, Co
 
 
 def offset_commit_request(version: int, group: str, offsets: Mapping[TopicPartition, int]) -> Request:
-    """Versions 1 to 7, without a member: brokers accept it while the group has no members."""
+    """Encode versions 1 to 7, without a member. Brokers accept the request while the group has no members."""
 
     def row(partition: int, offset: int) -> bytes:
         timestamp = int64(-1) if version == 1 else b""
@@ -184,19 +184,19 @@ def offset_commit_request(version: int, group: str, offsets: Mapping[TopicPartit
 
 
 def read_offset_commit(response: Reader) -> dict[TopicPartition, int]:
-    """Versions 1 to 7: the errors by partition."""
+    """Read versions 1 to 7: the errors by partition."""
     if response.version >= 3:
         response.int32()  # throttle time
     return dict(read_by_topic(response, lambda: (response.int32(), response.int16())))
 
 
 def offset_delete_request(version: int, group: str, partitions: Collection[TopicPartition]) -> Request:
-    """Version 0."""
+    """Encode version 0."""
     return Request(OFFSET_DELETE, version, string(group) + by_topic((tp, int32(tp.partition)) for tp in partitions))
 
 
 def read_offset_delete(response: Reader) -> tuple[int, dict[TopicPartition, int]]:
-    """Version 0: the error of the group, and the errors by partition."""
+    """Read version 0: the error of the group, and the errors by partition."""
     error = response.int16()
     response.int32()  # throttle time
     return error, dict(read_by_topic(response, lambda: (response.int32(), response.int16())))
@@ -205,7 +205,7 @@ def read_offset_delete(response: Reader) -> tuple[int, dict[TopicPartition, int]
 class ListedGroup(NamedTuple):
     """A group in a list. `protocol` is the type of its members, such as `CONSUMER`, or empty without members.
 
-    `state` is empty before Kafka 2.6, and `type`, such as ``classic`` and ``share``, before 3.8.
+    `state` is empty before Kafka 2.6. `type` is ``classic`` or ``share``, for example, and empty before 3.8.
     """
 
     name: str
@@ -215,14 +215,14 @@ class ListedGroup(NamedTuple):
 
 
 def list_groups_request(version: int) -> Request:
-    """Versions 0 to 5: all groups."""
+    """Encode versions 0 to 5: all groups."""
     flexible = version >= LIST_GROUPS.flexible
     filters = array([], flexible) * ((version >= 4) + (version >= 5))
     return Request(LIST_GROUPS, version, filters + no_tags(flexible))
 
 
 def read_list_groups(response: Reader) -> tuple[int, list[ListedGroup]]:
-    """Versions 0 to 5: the error, and the groups that the broker coordinates."""
+    """Read versions 0 to 5: the error, and the groups that the broker coordinates."""
     version = response.version
 
     def group() -> ListedGroup:
@@ -239,9 +239,9 @@ def read_list_groups(response: Reader) -> tuple[int, list[ListedGroup]]:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member. `assigned` is None if it cannot be read: other programs than consumers have other forms.
+    """A member. `assigned` is None if it cannot be read: programs other than consumers have their own forms.
 
-    `target` has the partitions that the coordinator wants a member of the protocol of KIP-848 to own.
+    With the protocol of KIP-848, `target` has the partitions that the coordinator wants the member to own.
     """
 
     id: str
@@ -270,7 +270,7 @@ class DescribedGroup:
 
 
 def describe_groups_request(version: int, groups: Collection[str]) -> Request:
-    """Versions 0 to 6."""
+    """Encode versions 0 to 6."""
     flexible = version >= DESCRIBE_GROUPS.flexible
     operations = int8(0) if version >= 3 else b""
     names = array([string(group, flexible) for group in groups], flexible)
@@ -278,7 +278,7 @@ def describe_groups_request(version: int, groups: Collection[str]) -> Request:
 
 
 def read_describe_groups(response: Reader) -> dict[str, DescribedGroup]:
-    """Versions 0 to 6, by group."""
+    """Read versions 0 to 6, by group."""
     version = response.version
 
     def member(protocol: str) -> DescribedMember:
@@ -308,7 +308,7 @@ def read_describe_groups(response: Reader) -> dict[str, DescribedGroup]:
 
 
 def read_assignment(data: bytes | memoryview) -> frozenset[TopicPartition] | None:
-    """A consumer's partitions, of any version of ``ConsumerProtocolAssignment``. None if the bytes are no assignment."""
+    """Read a consumer's partitions from any version of ``ConsumerProtocolAssignment``. None if this is not possible."""
     if not data:
         return frozenset()
     reader = Reader(data)
@@ -324,13 +324,13 @@ def read_assignment(data: bytes | memoryview) -> frozenset[TopicPartition] | Non
 
 
 def consumer_group_describe_request(version: int, groups: Collection[str]) -> Request:
-    """Versions 0 and 1."""
+    """Encode versions 0 and 1."""
     names = array([string(group, flexible=True) for group in groups], flexible=True)
     return Request(CONSUMER_GROUP_DESCRIBE, version, names + int8(0) + NO_TAGS)
 
 
 def read_consumer_group_describe(response: Reader) -> dict[str, DescribedGroup]:
-    """Versions 0 and 1, by group."""
+    """Read versions 0 and 1, by group."""
     version = response.version
 
     def topic() -> list[TopicPartition]:
@@ -354,7 +354,7 @@ def read_consumer_group_describe(response: Reader) -> dict[str, DescribedGroup]:
         response.string()  # subscribed pattern
         assigned, target = assignment(), assignment()
         if version >= 1:
-            response.int8()  # whether it has the protocol of KIP-848
+            response.int8()  # whether the member has the protocol of KIP-848
         response.tags()
         return DescribedMember(id_, client_id, host, instance_id, assigned, target)
 
@@ -374,14 +374,14 @@ def read_consumer_group_describe(response: Reader) -> dict[str, DescribedGroup]:
 
 
 def delete_groups_request(version: int, groups: Collection[str]) -> Request:
-    """Versions 0 to 2."""
+    """Encode versions 0 to 2."""
     flexible = version >= DELETE_GROUPS.flexible
     names = array([string(group, flexible) for group in groups], flexible)
     return Request(DELETE_GROUPS, version, names + no_tags(flexible))
 
 
 def read_delete_groups(response: Reader) -> dict[str, int]:
-    """Versions 0 to 2: the errors by group."""
+    """Read versions 0 to 2: the errors by group."""
 
     def group() -> tuple[str, int]:
         found = response.required_string(), response.int16()

@@ -30,15 +30,15 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 _MOST_PARTS = 512  # of IOV_MAX, 1024
 _TLS_RECORD_BYTES = 16 * 1024
 _CERTIFICATE_ALERT = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)")
-"""A refusal of the client's certificate. With TLS 1.3, it comes after the client's handshake."""
+"""Matches a refusal of the client's certificate. With TLS 1.3, it comes after the client's handshake."""
 
 
 class Link:
-    """A socket to an address, with TLS if there is a `context`; not connected yet. Not thread-safe.
+    """A socket to an address, with TLS if there is a `context`. Not connected yet. Not thread-safe.
 
-    All methods raise ConnectionLost if the connection fails, which closes the socket. `open` raises Unsupported for what
-    the direct transport cannot do; close the socket then. The steps of `open` yield at the deadline `pause`, while they
-    wait for the `awaited_events`.
+    All methods raise ConnectionLost if the connection fails, and then close the socket. `open` raises Unsupported if
+    librdkafka is needed; the caller must then close the socket. While `open` waits for the `awaited_events`, it yields at
+    the deadline `pause`.
     """
 
     def __init__(self, address: Address, settings: SocketSettings, context: ssl.SSLContext | None) -> None:
@@ -55,7 +55,7 @@ class Link:
 
     @property
     def host(self) -> str:
-        """The host's name or address, as the client was told."""
+        """The name or address of the host, as the client was given it."""
         return self._address[0]
 
     @property
@@ -79,13 +79,13 @@ class Link:
         self._socket = None
 
     def fileno(self) -> int:
-        """The descriptor to wait for: of the open socket, or of the end of a `call`."""
+        """The descriptor to wait for: of the open socket, or during a `call` of its end."""
         return (self._called or self._socket_with(0)).fileno()
 
     def call(self, work: Callable[[], A], what: str, deadline: Deadline) -> Waiting[A]:
-        """Return the result of a call that may block. Raises its exception, or ConnectionLost at the deadline.
+        """Return the result of a call that may block. Raises the exception of the call, or ConnectionLost at the deadline.
 
-        The call runs in a thread, which nobody waits for after the deadline.
+        The call runs in a thread, and is abandoned at the deadline.
         """
         try:
             answer = call_in_thread(work, f"zkafka: {what}")
@@ -113,7 +113,7 @@ class Link:
             raise self.lost("sending failed", error) from error
 
     def send_some(self, left: list[memoryview]) -> None:
-        """Send as much as the system takes without waiting, and remove it from the list."""
+        """Send as much of the list as the system takes without waiting, and remove it from the list."""
         try:
             opened = self._socket_with(0)
             while left:
@@ -128,7 +128,7 @@ class Link:
             raise self.lost("sending failed", error) from error
 
     def fill(self, target: memoryview, deadline: Deadline) -> int:
-        """Receive until the target is full or the deadline has passed; return the number of bytes received."""
+        """Receive until the target is full or the deadline has passed. Returns the number of bytes received."""
         received = 0
         while received < len(target):
             try:
@@ -226,7 +226,7 @@ class Link:
             raise self.lost("the TLS handshake was broken off", error) from error
 
     def _await_event(self, opened: socket.socket, event: int, deadline: Deadline) -> Waiting[None]:
-        """Wait for an event of a socket; TimeoutError at the deadline."""
+        """Wait for an event of a socket. Raises TimeoutError at the deadline."""
         poll = select.poll()
         poll.register(opened, event)
         self.awaited_events = event
@@ -244,7 +244,7 @@ class Link:
 
 
 def _fill_first(parts: list[memoryview], size: int) -> None:
-    """Join the first parts while the first is smaller than this size."""
+    """Join the first parts until the first part has at least this size."""
     while len(parts) > 1 and len(parts[0]) < size:
         room = size - len(parts[0])
         rest = [parts[1][room:]] if len(parts[1]) > room else []

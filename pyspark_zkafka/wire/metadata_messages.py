@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition in the metadata; `leader` is -1 if there is none, `epoch` is -1 if unknown."""
+    """A partition in the metadata. `leader` is -1 if the partition has no leader. `epoch` is -1 if it is unknown."""
 
     error: int
     leader: int
@@ -65,7 +65,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Brokers by id, topics by name, and the controller, if there is one. `cluster_id` is None before Kafka 0.10.1."""
+    """Brokers by id, topics by name, and the controller, if known. `cluster_id` is None before Kafka 0.10.1."""
 
     brokers: Mapping[int, Node]
     topics: Mapping[str, TopicMetadata]
@@ -74,9 +74,9 @@ class Metadata:
 
 
 def metadata_request(version: int, topics: Collection[str] | None, *, create: bool = False) -> Request:
-    """Versions 0 to 12; None requests all topics. The request may `create` topics; before version 4 it may in any case.
+    """Encode versions 0 to 12. None requests all topics. The request may `create` topics, before version 4 in any case.
 
-    Version 0 has no request without topics: an empty collection requests all.
+    Version 0 cannot request no topics: an empty collection requests all topics.
     """
     flexible = version >= METADATA.flexible
     no_id = _NO_ID if version >= 10 else b""
@@ -89,7 +89,7 @@ def metadata_request(version: int, topics: Collection[str] | None, *, create: bo
 
 
 def read_metadata(response: Reader) -> Metadata:
-    """Versions 0 to 12."""
+    """Read versions 0 to 12."""
     version = response.version
 
     def broker() -> tuple[int, Node]:
@@ -141,7 +141,7 @@ def is_of_version_0(data: bytes) -> bool:
 
 
 def topics_request(version: int, topics: Collection[str] | None, *, create: bool = False) -> Request:
-    """Request topics, all with None, and `create` missing ones only if told to: before version 4, this requests all."""
+    """Request topics, or all topics with None. Without `create`, versions before 4 request all topics to create none."""
     must_ask_for_all = version < _FIRST_WITHOUT_CREATION and not create
     return metadata_request(version, None if must_ask_for_all and topics else topics, create=create)
 

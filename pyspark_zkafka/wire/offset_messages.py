@@ -36,7 +36,7 @@ class AskedOffset(NamedTuple):
 
 
 class ListedOffset(NamedTuple):
-    """The offset at a timestamp, with the record's own timestamp and the leader's epoch; each is -1 if there is none."""
+    """The offset at a timestamp, the record's own timestamp, and the leader's epoch. A missing value is -1."""
 
     error: int
     offset: int
@@ -45,7 +45,7 @@ class ListedOffset(NamedTuple):
 
 
 def list_offsets_request(version: int, asked: Mapping[TopicPartition, AskedOffset], *, read_committed: bool) -> Request:
-    """Versions 0 to 5."""
+    """Encode versions 0 to 5."""
     isolation = int8(int(read_committed)) if version >= 2 else b""
     if version >= 4:
         row = _ASKED_WITH_EPOCH.pack
@@ -57,7 +57,7 @@ def list_offsets_request(version: int, asked: Mapping[TopicPartition, AskedOffse
 
 
 def read_list_offsets(response: Reader) -> dict[TopicPartition, ListedOffset]:
-    """Versions 0 to 5."""
+    """Read versions 0 to 5."""
     version, found = response.version, dict[TopicPartition, ListedOffset]()
 
     def oldest() -> None:
@@ -87,7 +87,7 @@ class AskedEpoch(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The last epoch up to the requested one, and its end offset. Both are -1 if the leader knows no such epoch."""
+    """The last epoch up to the requested epoch, and its end offset. Both are -1 if the leader knows no such epoch."""
 
     error: int
     epoch: int
@@ -95,14 +95,14 @@ class EpochEndOffset(NamedTuple):
 
 
 def epoch_ends_request(version: int, asked: Mapping[TopicPartition, AskedEpoch]) -> Request:
-    """Versions 2 and 3; a leader of another epoch refuses."""
+    """Encode versions 2 and 3. A leader with another epoch refuses the request."""
     replica = _REPLICA if version >= 3 else b""
     rows = ((tp, int32(tp.partition) + int32(found.leader_epoch) + int32(found.epoch)) for tp, found in asked.items())
     return Request(OFFSET_FOR_LEADER_EPOCH, version, replica + by_topic(rows))
 
 
 def read_epoch_ends(response: Reader) -> dict[TopicPartition, EpochEndOffset]:
-    """Versions 2 and 3."""
+    """Read versions 2 and 3."""
     found: dict[TopicPartition, EpochEndOffset] = {}
     response.int32()  # throttle time
     for _ in range(response.count()):

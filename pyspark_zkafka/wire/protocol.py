@@ -25,17 +25,17 @@ Address = tuple[str, int]
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
 NO_TAGS = b"\x00"
-"""The tagged fields of a structure that has none."""
+"""The encoding of no tagged fields."""
 
 int8, int16, int32, int64 = _INT8.pack, _INT16.pack, _INT32.pack, _INT64.pack
 
 
 class Unsupported(Exception):
-    """Something that only librdkafka can do or read, so that librdkafka must continue. The text names it."""
+    """A feature that only librdkafka supports, so that librdkafka must continue. The text names the feature."""
 
 
 class UnknownVersion(Unsupported):
-    """An API that a broker does not have, or in no version of ours."""
+    """An API that a broker does not have, or not in a version that this package knows."""
 
 
 class TlsRefused(Unsupported):
@@ -57,7 +57,7 @@ class MechanismRefused(LoginRefused):
 class ConnectionLost(Exception):
     """A connection that could not be opened, was cut, or stayed silent. Another attempt may succeed.
 
-    `is_silent` if the server accepts connections, but then closes them or does not answer.
+    `is_silent` is True if the server accepts connections, but then closes them or does not answer.
     """
 
     is_silent = False
@@ -80,7 +80,7 @@ def closed_by_errors(close: Callable[[], None]) -> Iterator[None]:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """A number of at most 32 bits, seven bits to a byte, lowest bits first.
+    """Encode a number of at most 32 bits, seven bits to a byte, lowest bits first.
 
     >>> unsigned_varint(300).hex()
     'ac02'
@@ -94,34 +94,34 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def string(text: str | None, flexible: bool = False) -> bytes:
-    """A text or null, after its length in 16 bits, or its length plus one as a varint."""
+    """Encode a text or null: its length in 16 bits, or if flexible its length plus one as a varint, then the text."""
     data = b"" if text is None else text.encode()
     count = -1 if text is None else len(data)
     return (unsigned_varint(count + 1) if flexible else int16(count)) + data
 
 
 def length(count: int, flexible: bool = False) -> bytes:
-    """A number of bytes or elements in 32 bits, or the number plus one as a varint."""
+    """Encode a number of bytes or elements in 32 bits, or if flexible the number plus one as a varint."""
     return unsigned_varint(count + 1) if flexible else int32(count)
 
 
 def nullable_bytes(data: bytes, flexible: bool = False) -> bytes:
-    """Bytes after their number."""
+    """Encode the number of bytes, then the bytes."""
     return length(len(data), flexible) + data
 
 
 def array(elements: Collection[bytes], flexible: bool = False) -> bytes:
-    """Encoded elements after their number."""
+    """Encode the number of elements, then the encoded elements."""
     return length(len(elements), flexible) + b"".join(elements)
 
 
 def null_array(flexible: bool = False) -> bytes:
-    """Null in place of an array."""
+    """Encode a null array."""
     return unsigned_varint(0) if flexible else int32(-1)
 
 
 def by_topic(rows: Iterable[tuple[TopicPartition, bytes]], flexible: bool = False) -> bytes:
-    """Topics, each with its encoded rows of partitions."""
+    """Encode an array of topics, each with the encoded rows of its partitions."""
     topics: dict[str, list[bytes]] = {}
     for partition, row in rows:
         topics.setdefault(partition.topic, []).append(row)
@@ -130,12 +130,12 @@ def by_topic(rows: Iterable[tuple[TopicPartition, bytes]], flexible: bool = Fals
 
 
 def no_tags(flexible: bool) -> bytes:
-    """The tagged fields of a structure without any, which only flexible versions have."""
+    """Encode no tagged fields. Versions that are not flexible have no such part."""
     return NO_TAGS if flexible else b""
 
 
 class Reader:
-    """Reads the fields of a response of a `version`. Raises MalformedResponse for a length that exceeds the bytes left."""
+    """Reads the fields of a response of a `version`. Raises MalformedResponse if a length exceeds the bytes left."""
 
     def __init__(self, data: bytes | bytearray | memoryview, version: int = 0, flexible: bool = False) -> None:
         self.version = version
@@ -161,7 +161,7 @@ class Reader:
         return self._number(_INT64)
 
     def unsigned_varint(self) -> int:
-        """A number of at most 32 bits."""
+        """Read a number of at most 32 bits."""
         value = 0
         for shift in range(0, 35, 7):
             byte = self.int8()
@@ -171,44 +171,44 @@ class Reader:
         raise MalformedResponse("a varint has more than 5 bytes")
 
     def span(self, length: int) -> memoryview:
-        """The next bytes, not copied."""
+        """Read the next bytes, without a copy."""
         if not 0 <= length <= self.left:
             raise MalformedResponse(f"a field of {length} bytes where {self.left} are left")
         self._at += length
         return self._data[self._at - length : self._at]
 
     def string(self) -> str | None:
-        """A text; None for null."""
+        """Read a text. None for null."""
         size = self._text_length()
         return None if size == -1 else self._text(size)
 
     def required_string(self) -> str:
-        """A text that must not be null."""
+        """Read a text that must not be null."""
         return self._text(self._text_length())
 
     def nullable_bytes(self) -> memoryview:
-        """Bytes, not copied; null is empty."""
+        """Read bytes, without a copy. Null is read as empty."""
         return self.span(self._length())
 
     def array(self, element: Callable[[], A]) -> list[A]:
-        """The elements, each read by `element`; null is empty."""
+        """Read an array, each element by `element`. Null is read as empty."""
         return [element() for _ in range(self._count(self._length()))]
 
     def count(self) -> int:
-        """The number of the elements of an array, which follow; null is empty."""
+        """Read the number of elements of an array. The elements follow. Null is read as 0."""
         return self._count(self._length())
 
     def int32s(self) -> tuple[int, ...]:
-        """An array of numbers of 32 bits; null is empty."""
+        """Read an array of numbers of 32 bits. Null is read as empty."""
         count = self._count(self._length())
         return struct.unpack(f">{count}i", self.span(4 * count))
 
     def rows(self, form: struct.Struct) -> Iterator[tuple[Any, ...]]:
-        """An array whose elements are numbers; null is empty. Only for versions that are not flexible."""
+        """Read an array of numeric elements of a `form`. Null is read as empty. Only for versions that are not flexible."""
         return form.iter_unpack(self.span(form.size * self._length()))
 
     def tags(self) -> dict[int, memoryview]:
-        """Tagged fields by number; none in versions that are not flexible."""
+        """Read tagged fields, by number. Empty in versions that are not flexible."""
         if not self._flexible:
             return {}
         return {
@@ -261,7 +261,7 @@ def read_by_topic(response: Reader, row: Callable[[], tuple[int, A]]) -> list[tu
 
 
 def answer_of(answers: Mapping[K, A], key: K) -> A:
-    """The answer to one key. Raises MalformedResponse if the response lacks it."""
+    """Return the answer to one key. Raises MalformedResponse if the response lacks the key."""
     if key not in answers:
         raise MalformedResponse(f"the response lacks {key}")
     return answers[key]
@@ -277,7 +277,7 @@ class Api(NamedTuple):
     flexible: int
 
     def version(self, ranges: Mapping[int, tuple[int, int]], newest: int | None = None) -> int:
-        """The version to use with a broker, given the broker's versions by key. Raises UnknownVersion if there is none."""
+        """Choose the version to use, given the broker's versions by key. Raises UnknownVersion if no version fits."""
         if self.key not in ranges:
             raise UnknownVersion(f"the broker has no {self.name}")
         low, high = ranges[self.key]
@@ -296,7 +296,7 @@ API_VERSIONS = Api("ApiVersions", 18, 0, 3, 3)
 
 
 class Request(NamedTuple):
-    """A request without its header. `parts` follow the body; they are sent without a copy."""
+    """A request without its header. `parts` follow the body, and are sent without a copy."""
 
     api: Api
     version: int
@@ -304,13 +304,13 @@ class Request(NamedTuple):
     parts: tuple[bytes | memoryview, ...] = ()
 
     def encoded(self, correlation_id: int, client_id: str) -> bytes:
-        """The request up to its parts, with its length and its header (versions 1 and 2)."""
+        """Encode the request up to its parts, with its length and its header (versions 1 and 2)."""
         header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id)
         header += no_tags(self.version >= self.api.flexible)
         return int32(len(header) + len(self.body) + sum(map(len, self.parts))) + header + self.body
 
     def reader(self, response: bytes | memoryview) -> Reader:
-        """The reader of a response to this request, at its header."""
+        """Return a reader of the response, before its header."""
         return Reader(response, self.version, flexible=self.version >= self.api.flexible)
 
     def read_header(self, response: Reader, correlation_id: int) -> None:

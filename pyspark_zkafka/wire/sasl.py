@@ -46,8 +46,8 @@ if hasattr(os, "register_at_fork"):  # another thread of the parent may hold a l
 def exchange(login: AnyLogin, host: str) -> Exchange:
     """The exchange of a login with a broker on a host. Raises Unsupported for a malformed answer, or a wrong proof.
 
-    OAUTHBEARER may request a token, and GSSAPI a ticket, which blocks. Raises ConnectionLost if the token endpoint is
-    unreachable, LoginRefused if it or Kerberos refuses, and BrokersUnavailable if a token provider fails.
+    Blocks while OAUTHBEARER requests a token, or GSSAPI a ticket. Raises ConnectionLost if the token endpoint is
+    unreachable, LoginRefused if the endpoint or Kerberos refuses, and BrokersUnavailable if a token provider fails.
     """
     if isinstance(login, TokenEndpoint):
         yield from _bearer(_token(login), login.extensions, lambda: _tokens.pop(login, None))
@@ -77,9 +77,9 @@ def _scram(login: Login) -> Exchange:
 
 
 def _bounded(server_first: str) -> str:
-    """Return the message. ValueError if its iterations would take long, or are too few to protect the password.
+    """Return the message. Raises ValueError if its iterations would take long, or are too few to protect the password.
 
-    The broker has proved nothing yet.
+    At this point, the broker has not proved that it knows the password.
     """
     found = [field[2:] for field in server_first.split(",") if field.startswith("i=")]
     if len(found) != 1 or not _LEAST_ITERATIONS <= int(found[0]) <= _MOST_ITERATIONS:
@@ -107,7 +107,7 @@ def _kerberos(login: Kerberos, host: str) -> Exchange:
 
 
 def _credentials(login: Kerberos) -> Any:
-    """Credentials from the keytab, or the principal's present tickets; None for the default tickets of the user."""
+    """Credentials from the keytab, or from the principal's present tickets. None for the default tickets of the user."""
     if login.keytab is None and login.principal is None:
         return None
     import gssapi
@@ -120,7 +120,7 @@ def _credentials(login: Kerberos) -> Any:
 
 
 def _tickets(login: Kerberos) -> str:
-    """The cache of a principal's tickets: a file that the processes of this user share, so that a new one needs no KDC."""
+    """The cache of a principal's tickets: a file that this user's processes share, so that a new process needs no KDC."""
     shared_by = f"{login.principal}\0{login.keytab}\0{os.environ.get('KRB5CCNAME')}"
     name = hashlib.sha256(shared_by.encode()).hexdigest()
     folder = Path(tempfile.gettempdir(), f"zkafka-tickets-{os.getuid()}")
@@ -163,7 +163,7 @@ def _request_token(endpoint: TokenEndpoint) -> Mapping[str, Any]:
     from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
     class NoRedirect(HTTPRedirectHandler):
-        """Refuses redirections, which would receive the secret."""
+        """Refuses redirections: the new address would receive the secret."""
 
         def redirect_request(self, *_: object) -> None:
             return None

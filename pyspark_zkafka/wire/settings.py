@@ -39,7 +39,7 @@ WITHOUT_EFFECT = frozenset(
         "topic.metadata.refresh.sparse",
     }
 )
-"""They configure librdkafka's queues, threads, group and log."""
+"""Properties that configure librdkafka's queues, threads, group and log."""
 
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -100,7 +100,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class TokenProvider:
-    """The function that gives tokens for OAUTHBEARER, by name, and its configuration."""
+    """The name of the function that provides tokens for OAUTHBEARER, and its configuration."""
 
     mechanism: ClassVar[str] = "OAUTHBEARER"
 
@@ -127,7 +127,7 @@ class SocketSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Settings of the connections to a cluster; `tls` and `login` are None if they are not used."""
+    """Settings of the connections to a cluster. `tls` and `login` are None if they are not used."""
 
     servers: tuple[tuple[str, int], ...]
     client_id: str
@@ -140,7 +140,7 @@ class ClientSettings:
 
 
 class Properties:
-    """Properties, read one by one, without those in `ignored`."""
+    """Reads properties one by one. Skips the names in `ignored`."""
 
     def __init__(self, properties: Mapping[str, Any], ignored: Collection[str]) -> None:
         self._left = {name: value for name, value in properties.items() if name not in ignored}
@@ -174,7 +174,7 @@ class Properties:
         return _FLAGS[text]
 
     def ignore(self, prefixes: tuple[str, ...]) -> None:
-        """Leave out the properties with one of these prefixes: they have no effect."""
+        """Skip the properties with one of these prefixes: they have no effect."""
         self._left = {name: value for name, value in self._left.items() if not name.startswith(prefixes)}
 
     def finish(self, prefixes: tuple[str, ...] = ("",)) -> None:
@@ -185,7 +185,7 @@ class Properties:
 
 
 def client_settings_of(properties: Mapping[str, Any]) -> ClientSettings:
-    """The settings for a connection's properties, without librdkafka's own, such as ``debug``.
+    """The settings for a connection's properties. Ignores librdkafka's own, such as ``debug``.
 
     Raises Unsupported, with the name of the property, for a property of TLS or of a login that is not supported.
     """
@@ -285,7 +285,7 @@ def _login(given: Properties) -> AnyLogin | str:
 
 
 def _is_prepared(text: str) -> bool:
-    """True for a text that SASLprep leaves as it is: scramp prepares texts, and neither Kafka nor librdkafka does."""
+    """True if SASLprep leaves a text as it is: scramp prepares texts, but Kafka and librdkafka do not."""
     if text.isascii():
         return True
     from scramp.core import ScramException, saslprep  # few texts need it
@@ -374,7 +374,7 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _keystore(location: str, password: str | None) -> tuple[str, str]:
-    """The certificates and the key in a PKCS #12 file, as PEM texts. Raises ValueError and OSError."""
+    """Read the certificates and the key from a PKCS #12 file, as PEM texts. Raises ValueError and OSError."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
 
@@ -388,7 +388,7 @@ def _keystore(location: str, password: str | None) -> tuple[str, str]:
 
 @contextmanager
 def _file(pem: str | None, location: str | None) -> Iterator[str | None]:
-    """The location, or a file in memory with the PEM text: ssl reads certificates and keys only from files."""
+    """Yield the location, or a file in memory with the PEM text: ssl reads certificates and keys only from files."""
     if pem is None:
         yield location
         return

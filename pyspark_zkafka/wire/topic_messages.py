@@ -39,7 +39,7 @@ _FIRST_THROTTLED = {CREATE_TOPICS: 2, DELETE_TOPICS: 1}
 
 
 class Outcome(NamedTuple):
-    """The error of a change, with the broker's words, if any."""
+    """The error code of a change, and the broker's message, if any."""
 
     error: int
     message: str | None = None
@@ -55,25 +55,25 @@ def create_topic_request(
     *,
     validate_only: bool,
 ) -> Request:
-    """Versions 1 to 4. -1 partitions or replicas are the brokers' defaults, from version 4 on."""
+    """Encode versions 1 to 4. From version 4 on, -1 partitions or replicas select the brokers' default."""
     settings = array([string(name) + string(value) for name, value in config.items()])
     row = string(topic) + int32(partitions) + int16(replication) + array([]) + settings
     return Request(CREATE_TOPICS, version, array([row]) + int32(timeout_ms) + int8(validate_only))
 
 
 def create_partitions_request(version: int, topic: str, total: int, timeout_ms: int, *, validate_only: bool) -> Request:
-    """Versions 0 and 1."""
+    """Encode versions 0 and 1."""
     row = string(topic) + int32(total) + null_array()  # the brokers choose the replicas
     return Request(CREATE_PARTITIONS, version, array([row]) + int32(timeout_ms) + int8(validate_only))
 
 
 def delete_topics_request(version: int, topics: Collection[str], timeout_ms: int) -> Request:
-    """Versions 0 to 3."""
+    """Encode versions 0 to 3."""
     return Request(DELETE_TOPICS, version, array([string(topic) for topic in topics]) + int32(timeout_ms))
 
 
 def read_outcomes(response: Reader, api: Api) -> dict[str, Outcome]:
-    """The outcomes by topic: of CreateTopics, versions 1 to 4, CreatePartitions, 0 and 1, and DeleteTopics, 0 to 3."""
+    """Read outcomes by topic, of CreateTopics 1 to 4, CreatePartitions 0 and 1, and DeleteTopics 0 to 3."""
 
     def topic() -> tuple[str, Outcome]:
         name, error = response.required_string(), response.int16()
@@ -85,7 +85,7 @@ def read_outcomes(response: Reader, api: Api) -> dict[str, Outcome]:
 
 
 def describe_config_request(version: int, kind: int, name: str, setting: str) -> Request:
-    """Versions 0 to 3: one setting of a resource."""
+    """Encode versions 0 to 3: one setting of a resource."""
     synonyms = int8(0) if version >= 1 else b""
     documentation = int8(0) if version >= 3 else b""
     row = int8(kind) + string(name) + array([string(setting)])
@@ -93,7 +93,7 @@ def describe_config_request(version: int, kind: int, name: str, setting: str) ->
 
 
 def read_describe_config(response: Reader) -> tuple[Outcome, dict[str, str | None]]:
-    """Versions 0 to 3, for one resource: the outcome, and the values by setting."""
+    """Read versions 0 to 3, for one resource: the outcome, and the values by setting."""
     version = response.version
 
     def synonym() -> None:
@@ -122,13 +122,13 @@ def read_describe_config(response: Reader) -> tuple[Outcome, dict[str, str | Non
 
 
 def validate_config_request(version: int, kind: int, name: str, config: Mapping[str, str]) -> Request:
-    """AlterConfigs, versions 0 and 1: only checks the whole configuration of a resource."""
+    """Encode versions 0 and 1 of AlterConfigs, which here only checks the whole configuration of a resource."""
     settings = array([string(setting) + string(value) for setting, value in config.items()])
     return Request(ALTER_CONFIGS, version, array([int8(kind) + string(name) + settings]) + int8(1))
 
 
 def read_alter_config(response: Reader) -> Outcome:
-    """Versions 0 and 1, for one resource."""
+    """Read versions 0 and 1, for one resource."""
 
     def resource() -> Outcome:
         outcome = Outcome(response.int16(), response.string())
