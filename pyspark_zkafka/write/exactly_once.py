@@ -51,18 +51,18 @@ _MOST_COMMITS = 5
 _RECORDED_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
-"""The time that a waiting task reserves for its commit; less if the transaction's timeout is short."""
+"""The time that a waiting task reserves for its commit. A task with a short transaction timeout reserves less."""
 
 _seen: dict[str, tuple[str, int]] = {}
-"""By query, the run that this process saw last, and the earliest micro-batch of that run that it has seen."""
+"""For each query, the last run that this process has seen, and the earliest micro-batch of that run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
     """A task's attempt to write a slot.
 
-    `query` is the id of its streaming query, if Spark names one. `earlier_names` matches the bases of ledgers that the
-    write may have used before its batchId was set or left out. It is None if `query` is enough to find them.
+    `query` is the id of its streaming query, if Spark gives one. `earlier_names` matches the bases of ledgers that the
+    write may have used before its batchId was set or removed. It is None if `query` alone identifies these ledgers.
     """
 
     name: QueryName
@@ -160,7 +160,7 @@ def write_rows_once(
     except OptionError:
         if first is not None:
             raise
-        return Written()  # a group's job that is run again, and finds nothing left to read
+        return Written()  # a group's job was run again, and found nothing left to read
     if first is None and not writing.attempt.may_be_recorded:
         return Written(empty=EmptySlot(writing.name, writing.attempt, plan.bootstrap_servers, plan.ledger))
     rows = with_rows if first is None else chain([first], with_rows)
@@ -168,7 +168,7 @@ def write_rows_once(
 
 
 def _after_others(writing: Writing, context: TaskContext) -> Writing:
-    """Add what this process knows of earlier attempts, and remember this one."""
+    """Add what this process knows about earlier attempts, and remember this attempt."""
     attempt, name = writing.attempt, str(writing.name)
     run, since = _seen.get(name, ("", 0))
     _seen[name] = attempt.run, min(since, attempt.batch) if run == attempt.run else attempt.batch
@@ -253,7 +253,7 @@ class _SlotTask:
         return self._digest.row_set()
 
     def _send(self, producer: TransactionalProducer) -> RowSet:
-        """Begin a transaction and send all rows, if there are any. Returns when each is acknowledged."""
+        """Begin a transaction and send all rows, if there are any. Returns when each row is acknowledged."""
         first = next(self._batches, None)
         if first is not None:
             producer.begin()
@@ -266,7 +266,7 @@ class _SlotTask:
         return self._digest.row_set()
 
     def _last_entry(self, producer: TransactionalProducer) -> Entry | None:
-        """The slot's entry. Ends an offset that a late request of an earlier attempt has left open."""
+        """Read the slot's entry. Ends an offset that a late request of an earlier attempt has left open."""
         slot = self._attempt.slot
         try:
             return self._ledger.entry(slot)
@@ -282,7 +282,7 @@ class _SlotTask:
         producer.end_late_offset(offset)
 
     def _offset(self, slot: int, entry: Entry | None) -> GroupOffset:
-        """The offset that stores a slot's entry; one without metadata if there is no entry."""
+        """The offset that stores a slot's entry. Without an entry, an offset without metadata."""
         key = self._ledger.key(slot)
         offset, metadata = (0, "") if entry is None else (entry.batch, encode(entry))
         return GroupOffset(key.group, self._ledger.topic, key.partition, offset, metadata)
@@ -290,7 +290,7 @@ class _SlotTask:
     def _read_ledger(self) -> dict[int, Entry]:
         """Read the entries of all slots. Ends other slots' transactions that a killed run left open: they block the ledger.
 
-        The tasks of these slots end them as well, but may be waiting for this task's core.
+        The tasks of these slots would end them as well, but may be waiting for this task's core.
         """
         try:
             return self._ledger.entries()
@@ -303,12 +303,12 @@ class _SlotTask:
                 with open_transactional(properties) as producer:
                     self._end_late_offset(producer, slot)
             except TransactionFailed as error:
-                if error.condition != "FENCED":  # else the slot's own task has begun
+                if error.condition != "FENCED":  # else the slot's own task has started
                     raise
         return self._ledger.entries()
 
     def _read_elsewhere(self, earlier_names: re.Pattern[str] | None) -> OtherEntries:
-        """Read the entries under the query's other names and its earlier ones, in the same requests."""
+        """Read the entries under the query's other names and its earlier names, in the same requests."""
         name, query, topic = str(self._writing.name), self._writing.query, self._options.topic
 
         def is_other(base: str) -> bool:
@@ -363,7 +363,7 @@ class _SlotTask:
                         return
                     self._end_late_offset(producer, entry.slot)
                     producer.renew()
-            # No other attempt is under way now. One may have written a later entry, if this process stood still.
+            # No other attempt is running now. If this process stood still, another attempt may have written a later entry.
             if self._has_recorded(entry.slot):
                 return
         if self._unread is not None:
@@ -377,14 +377,14 @@ class _SlotTask:
         )
 
     def _has_recorded(self, slot: int) -> bool:
-        """True if the slot has another entry than before. Brokers before 2.5 may show it some milliseconds later."""
+        """True if the slot's entry has changed since the task started. Brokers before 2.5 may show this a bit later."""
         for pause_s in (0.0, *_RECORDED_S):
             time.sleep(pause_s)
             try:
                 if self._ledger.entry(slot) != self._recorded:
                     return True
                 self._unread = None
-            except BrokersUnavailable as error:  # the rows are committed: a failure now might have them written again
+            except BrokersUnavailable as error:  # a failure now might have the committed rows written again
                 self._unread = error
                 return False
         return False

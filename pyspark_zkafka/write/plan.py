@@ -42,12 +42,12 @@ _COMPLETION_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlan:
-    """The place of an exactly-once write's ledger, and the identity of the call.
+    """Where an exactly-once write keeps its ledger, and the identity of the call.
 
-    Each of the topic's `partitions` can hold the entry of a slot. `call` is unique to a call of ``df.write``, and empty for
-    a streaming writer: a query has only one. `job` identifies a write with commitOffsets. It is None for other writes, and
-    if the group has committed all of the offsets already. `sink` is the option's topic if another topic has the ledger: the
-    ledger then outlives the option's topic.
+    Each of the topic's `partitions` can hold the entry of a slot. `call` is unique to a call of ``df.write``. It is empty
+    for a streaming writer, as a query has only one writer. `job` identifies a write with commitOffsets. It is None for
+    other writes, and if the group has committed all of the offsets already. `sink` is the option's topic if another topic
+    has the ledger: the ledger then outlives the option's topic.
     """
 
     topic: str
@@ -61,8 +61,8 @@ class LedgerPlan:
 class WritePlan:
     """The plan of a write, shared by its tasks: a router for each topic, and the bootstrap servers.
 
-    `generation` distinguishes these topics from others of the same names; None unless all have an identity. `ledger` is
-    None for an at-least-once write. `encoding` is None if keys and values are bytes or text.
+    `generation` distinguishes these topics from other topics of the same names. It is None unless all have an identity.
+    `ledger` is None for an at-least-once write. `encoding` is None if keys and values are bytes or text.
     """
 
     bootstrap_servers: str
@@ -73,19 +73,19 @@ class WritePlan:
 
 
 def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stream: bool = False) -> WritePlan:
-    """Plan a write. Blocks for a few round trips; looks up all topics only if the rows name theirs.
+    """Plan a write. Blocks for a few round trips. Looks up all topics only if the rows name their topics.
 
-    `frame` has the columns to write; None for a writer that only commits.
+    `frame` has the columns to write. It is None for a writer that only commits.
 
-    Raises ZKafkaError if the cluster cannot be reached, a topic or a partition in commitOffsets does not exist, or the
-    brokers do not allow the transaction's timeout.
+    Raises ZKafkaError if the cluster cannot be reached, if a topic or a partition in commitOffsets does not exist, or if
+    the brokers do not allow the transaction's timeout.
     """
     from pyspark_zkafka.brokers.admin import KafkaAdmin
     from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
     from pyspark_zkafka.records.select import uses_native
     from pyspark_zkafka.records.transactions import require_supported
 
-    # Report here, not in each task, what a task would lack.
+    # Report a missing feature once, here, and not in each task.
     uses_native(options.connection)
     if options.once is not None:
         require_supported(options.connection)
@@ -116,7 +116,7 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
 
 
 def refuse_old_brokers(options: WriteOptions, columns: Collection[str], servers: str) -> None:
-    """Raise ClusterStateError for what brokers before Kafka 0.11 would not keep. Asks a broker only about such things."""
+    """Raise ClusterStateError for features that the brokers are too old for. Asks a broker only if a write has any."""
     from pyspark_zkafka.brokers.dialects import find_dialect
 
     newer = {
@@ -144,7 +144,7 @@ def require_partitions(partitions: Assign, snapshot: ClusterSnapshot) -> None:
 
 
 def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: str) -> WritePlan:
-    """The plan for the topics of a snapshot, without a ledger; raises UnknownTopic for a topic without partitions."""
+    """Plan a write to the topics of a snapshot, without a ledger. Raises UnknownTopic for a topic without partitions."""
     routers = {
         name: Router(name, len(topic.partitions), snapshot.led(name), partitioner)
         for name, topic in snapshot.topics.items()
@@ -158,7 +158,7 @@ def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: 
 
 
 def named_topics(options: WriteOptions) -> list[str] | None:
-    """The topics that the options name, each once; None, for all topics, if the rows name theirs."""
+    """The topics that the options name, each topic once. None, for all topics, if the rows name their topics."""
     if options.topic is None:
         return None
     ledger_topic = None if options.once is None else options.once.ledger_topic
@@ -166,7 +166,7 @@ def named_topics(options: WriteOptions) -> list[str] | None:
 
 
 def _created(options: WriteOptions, servers: str) -> Router:
-    """The router of the option's topic. Asking the brokers for a missing topic may create it."""
+    """Make the router of the option's topic. Asking the brokers for a missing topic may create it."""
     from pyspark_zkafka.records.producer import producer_properties
     from pyspark_zkafka.records.select import open_producer
 
@@ -176,7 +176,7 @@ def _created(options: WriteOptions, servers: str) -> Router:
 
 
 def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> SinkIdentity | None:
-    """The topic of the rows. None if rows name their topics, the topic also has the ledger, or it has no identity."""
+    """The identity of the rows' topic. None if it is unknown, if rows name topics, or if the topic also has the ledger."""
     from pyspark_zkafka.cluster import open_cluster
 
     name = options.topic
@@ -189,7 +189,7 @@ def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> SinkIdentity | No
 
 
 def identity_of(topic: Topic | None) -> SinkIdentity | None:
-    """The identity of a topic; None if there is no topic, or its identity is unknown."""
+    """The identity of a topic. None if there is no topic, or its identity is unknown."""
     found = None if topic is None else topic.topic_id or topic.czxid
     return None if topic is None or found is None else SinkIdentity(topic.name, found)
 
@@ -206,7 +206,7 @@ def _ledger(options: WriteOptions, plan: WritePlan, sink: SinkIdentity | None, *
 
 
 def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
-    """The job that commits the offsets; None if they are too many for an entry, or committed. Blocks for some requests."""
+    """Identify the job by its offsets. None if they do not fit an entry, or are committed. Blocks for some requests."""
     from pyspark_zkafka.group.offsets import open_group_offsets
 
     if options.once is None or not commit.offsets:
@@ -222,7 +222,7 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     elsewhere = [last for last in moved if last is not None]
     asked = {*commit.offsets, *(tp for last in (*found, *elsewhere) for tp in last.partitions)}
     with open_group_offsets(options.connection, servers, commit) as offsets:
-        # If two stores differ, the larger offset: a job that was killed may have committed to the first only.
+        # If two stores differ, this has the larger offset: a killed job may have committed to the first store only.
         committed = {tp: stored.offset for tp, stored in offsets.committed(sorted(asked)).items()}
     job = group_job(queries[0], commit.offsets, found, committed, elsewhere)
     return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
@@ -236,9 +236,9 @@ def open_ledger(connection: ConnectionOptions, servers: str, name: QueryName, pl
 
 
 def read_entries(ledger: Ledger, slots: Collection[int] | None = None) -> dict[int, Entry]:
-    """The entries of these slots, or of all slots.
+    """Read the entries of these slots, or of all slots.
 
-    Waits for transactions that are being committed. A transaction that is still open after that may be a killed task's.
+    Waits for transactions that are being committed. Ignores a transaction that stays open: a killed task may have left it.
     """
     try:
         return replace(ledger, timeout_s=_COMPLETION_S).entries_of(slots)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EmptySlot:
-    """A slot of an exactly-once write that had no rows, for the driver to look for entries of the batch in the ledger."""
+    """A slot of an exactly-once write without rows. The driver checks the ledger for entries of the same batch."""
 
     name: QueryName
     attempt: Attempt
@@ -44,7 +44,7 @@ class Written(WriterCommitMessage):
     """A task's commit message: the number of acknowledged rows.
 
     `repeated` counts the rows that an exactly-once write found in the log already, and did not write again. `empty` is the
-    slot of a task that had no rows, and could not compare the ledger.
+    slot of a task without rows, which could not compare the ledger.
     """
 
     rows: int = 0
@@ -53,7 +53,7 @@ class Written(WriterCommitMessage):
 
 
 def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Send all rows of a task at least once, and wait until each is acknowledged. Without rows, opens nothing.
+    """Send all rows of a task at least once, and wait until each row is acknowledged. Without rows, opens no client.
 
     Raises DeliveryFailed, with the first failure's topic, partition and cause, and the counts.
     """
@@ -76,7 +76,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
 
 
 class RowSender:
-    """Routes and sends batches, and counts rows; `observe` is called with each batch before it is sent."""
+    """Routes and sends batches, and counts rows. Calls `observe` with each batch before sending it."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class RowSender:
         self._sent = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Route all rows of a batch, then send them: an invalid row is found before any is sent."""
+        """Route all rows of a batch, then send them. An invalid row is thus found before any row is sent."""
         routed = [(part, self._route(part)) for part in outgoing(batch, self._options.topic, self._encode)]
         for part, partitions in routed:
             if self._observe is not None:
@@ -128,7 +128,7 @@ class RowSender:
 
 
 def first_turn(context: TaskContext | None) -> int:
-    """Vary the first partition by task and micro-batch: otherwise the first ones would receive all small batches."""
+    """Vary the first partition by task and micro-batch. Otherwise the first partitions would receive all small batches."""
     if context is None:
         return 0
     return context.partitionId() + int(context.getLocalProperty("streaming.sql.batchId") or 0)

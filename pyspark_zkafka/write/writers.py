@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 class RowWriter(TaskObject):
     """Writer of rows. Its `write` implements Spark's Arrow writers, batch and streaming.
 
-    Pickle-safe: it stores options and the plan, and opens connections inside each call. Without a plan, as a stream's
-    writer that only commits, each call makes its own.
+    Pickle-safe: it stores options and the plan, and opens connections inside each call. A stream's writer that only commits
+    has no plan: each call makes one.
     """
 
     def __init__(self, options: WriteOptions, plan: WritePlan | None) -> None:
@@ -33,7 +33,7 @@ class RowWriter(TaskObject):
 
     @concise_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """See `write_rows`, and for exactly-once writes `write_rows_once`."""
+        """Write a task's rows; see `write_rows`, and for exactly-once writes `write_rows_once`."""
         plan = self._planned()
         if plan.ledger is None:
             return write_rows(self._options, plan, iterator)
@@ -53,14 +53,15 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
 
     @concise_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit the offsets that the options name; called on the driver when every task has succeeded.
+        """Commit the offsets that the options name. Called on the driver when every task has succeeded.
 
         Raises
         ------
         PartitionOwned
-            A live member of the group owns one of the partitions; no offset is committed, the rows stay written.
+            A live member of the group owns one of the partitions. No offset is committed. The rows stay written.
         PartitionLost
-            The member that commits does not own one of them; the others are committed, the rows stay written.
+            The member that commits does not own some of the partitions. The offsets of its other partitions are committed.
+            The rows stay written.
         """
         with prepared_worker():
             _log.info("Wrote %d rows", total(messages).rows)
@@ -75,7 +76,7 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
         require_none_lost(result, commit.group)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log how many rows stay in Kafka; called on the driver when the write has failed. Commits no offset."""
+        """Log how many rows stay in Kafka. Called on the driver when the write has failed. Commits no offset."""
         failed = sum(m is None for m in messages)
         _log.warning(
             "%d task(s) of the write failed. %d rows of the other tasks stay in Kafka", failed, total(messages).rows
@@ -90,9 +91,9 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
 
     @concise_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Log the count of rows, which are all acknowledged; called on the driver when every task has succeeded.
+        """Log the number of acknowledged rows. Called on the driver when every task has succeeded.
 
-        Raises LedgerError: rows are recorded that the tasks have not repeated.
+        Raises LedgerError if the ledger records rows that the tasks have not repeated.
         """
         with prepared_worker():
             _require_repeated(self._options, messages)
@@ -101,7 +102,7 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
         _log.debug("Micro-batch %d: wrote %d rows%s", batchId, written.rows, again)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Log which rows stay in Kafka; called on the driver when a task failed or the query was stopped."""
+        """Log which rows stay in Kafka. Called on the driver when a task failed or the query was stopped."""
         text = (
             "Micro-batch %d: %d task(s) failed or were stopped, and may have written rows. These and %d rows of the other "
             "tasks stay in Kafka, and a repeated micro-batch writes them again"
@@ -115,7 +116,7 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
 
 
 def _require_repeated(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Compare the slots without rows with the ledger. Blocks for a few requests if there are any."""
+    """Compare the slots without rows with the ledger. Blocks for a few requests if there are such slots."""
     empty = [m.empty for m in messages if isinstance(m, Written) and m.empty is not None]
     if not empty:
         return
