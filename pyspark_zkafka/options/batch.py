@@ -1,7 +1,7 @@
 """Parse options of connections, batch reads and writes into frozen values.
 
-Options of Spark's Kafka source keep Spark's names, and options of the old consumer keep Kafka's dotted names. All problems
-are in one error, before any task runs.
+Options of Spark's Kafka source keep Spark's names, and options of the old consumer keep Kafka's dotted names. One error
+lists all problems, before any task runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BROKER = re.compile(
     r"(([^\s/:\[\]]+|\[[^\s/\[\]]+\])(:(?P<port>[0-9]{1,5}))?|[^\s/\[\]]*:[^\s/\[\]]*:[^\s/\[\]]*)",
     re.IGNORECASE,
 )
-"""The address of a broker in the forms that librdkafka accepts: with or without protocol and port, also of IPv6."""
+"""The address of a broker in the forms that librdkafka accepts: with or without protocol and port, including IPv6."""
 
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})  # in lower case
@@ -52,7 +52,7 @@ _OF_BATCHES = {
     "commitOffsets": "with fixed offsets; a stream commits its offsets on the reading side, after each micro-batch: set "
     "group.id on readStream, and leave commitOffsets out",
 }
-"""Options of batch writes that a streaming write refuses, with the rest of the error."""
+"""Options of batch writes that a streaming write refuses, and the rest of the error's text for each."""
 
 _REFUSED_STARTS: dict[object, str] = {
     LATEST: "latest (-1): a batch that starts at latest reads nothing; use earliest, committed or offsets",
@@ -64,7 +64,7 @@ _REFUSED_ENDS: dict[object, str] = {
 
 
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> ConnectionOptions:
-    """Parse the options of a connection, for tools that need no others."""
+    """Parse the options of a connection, for tools that need no other options."""
     given = OptionParser(raw, scope)
     connection = _connection(given)
     given.finish()
@@ -202,7 +202,7 @@ def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
 def offset_spec(
     given: OptionParser, edge: Literal["starting", "ending"], default: NamedPosition | Literal["committed"]
 ) -> OffsetSpec:
-    """Read a start or an end: by a timestamp for all partitions, else by timestamps, else by offsets."""
+    """Read a start or an end. One timestamp for all partitions takes precedence, then timestamps, then offsets."""
     spec = OffsetSpec(f"{edge}Offsets", everywhere=default)
     for option in (f"{edge}Offsets", f"{edge}OffsetsByTimestamp", f"{edge}Timestamp"):
         spec = given.value(option, spec)
@@ -212,7 +212,7 @@ def offset_spec(
 def _stores(given: OptionParser) -> tuple[OffsetStore, ...]:
     """Return the stores of the group's offsets, by the old consumer's options offsets.storage and dual.commit.enabled.
 
-    By default, a member in Kafka has its offsets there, and so has every group without `zookeeper.connect`.
+    By default, Kafka has the offsets of members in Kafka, and of every group without `zookeeper.connect`.
     """
     in_zookeeper = given.has("zookeeper.connect") and not given.joins_kafka
     in_kafka = given.value("offsets.storage", not in_zookeeper)
@@ -241,8 +241,8 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
 def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) -> WriteOptions:
     """Parse the options of a write for Spark. Raises OptionError.
 
-    `overwrite` is true for the save mode overwrite and for the output mode complete, which are both refused. A streaming
-    write accepts options that Spark itself reads, and refuses commitOffsets and batchId.
+    `overwrite` is true for the save mode overwrite and for the output mode complete. Both are refused. A streaming write
+    accepts options that Spark itself reads, and refuses commitOffsets and batchId.
     """
     if not is_stream:
         if overwrite:

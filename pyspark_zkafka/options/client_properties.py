@@ -1,6 +1,6 @@
 """Translate the options `kafka.*` to librdkafka's properties.
 
-Each property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka
+A property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka
 accepts it. No property is dropped.
 
 The first check loads the library that confluent-kafka's module is linked to, through ctypes. It does not import
@@ -38,7 +38,7 @@ _SECRET = re.compile(
     r"|ssl\.keystore\.(key|certificate\.chain)|ssl\.truststore\.certificates",
     re.DOTALL,
 )
-"""Names of properties that are passwords in Java, redacted by librdkafka, PEM texts, or sound secret."""
+"""Properties that are passwords in Java, PEM texts, or redacted by librdkafka, and other names that sound secret."""
 
 _DEFAULT_MECHANISM = "GSSAPI"
 _NO_KERBEROS = (
@@ -62,7 +62,7 @@ _EFFECTS = (
     "test.",
 )
 
-# No other characters: in C, a string ends at a zero byte, and the library would see another name than the checks here.
+# Excludes other characters: C ends a string at a zero byte, and the library would see another name than the checks here.
 _NAME = re.compile(r"[a-z0-9._]+")
 _CLIENT_TYPES: dict[Role, int] = {"producer": 0, "consumer": 1}  # rd_kafka_type_t
 _UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
@@ -100,8 +100,8 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
     """Return librdkafka's properties, in the order of the user's, and a text for each problem.
 
     The names in `properties` are Java's or librdkafka's, without the prefix ``kafka.``, and case-insensitive. A property of
-    the other client is a problem, because it would have no effect. A malformed or refused property is named as the
-    user wrote it, and no problem repeats a secret value. If there is a problem, the properties must not be used.
+    the other client is a problem, because it would have no effect. A problem names its property as the user wrote it, and
+    never repeats a secret value. If there is a problem, the properties must not be used.
 
     As in Java's producer, ``acks=1``, ``retries=0`` or more than five requests in flight imply
     ``enable.idempotence=false``. They are a problem if the user enables idempotence.
@@ -114,7 +114,7 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
     translated: dict[str, str] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
-    # The values in lower case by name, and also by the name that an alias stands for.
+    # The values in lower case. An aliased property is under both of its names.
     given = {name.strip().lower(): value.strip().lower() for name, value in properties.items()}
     rows = [row for name in given for row in _TABLES[role].get(name, []) if not row.when]
     lowered = {target: given[row.name] for row in rows for target in row.target_names()} | given
@@ -256,7 +256,7 @@ def is_librdkafka_without_kerberos() -> bool:
 
 
 def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
-    """Return librdkafka's objection to the properties together with our defaults, which depend on the user's values."""
+    """Return librdkafka's objection to the properties combined with our defaults, which depend on the user's values."""
     if role == "consumer":
         fetch = int(translated.get("fetch.max.bytes", max(_FETCH_BYTES, int(translated.get("message.max.bytes", "0")))))
         room = max(_RESPONSE_BYTES, fetch + _RESPONSE_OVERHEAD_BYTES)
@@ -275,8 +275,8 @@ def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
 class Validation:
     """librdkafka's validation of a property.
 
-    `known` is true if librdkafka has the property. `problem` is its reason to refuse the value; `value` is an accepted
-    value as librdkafka reads it. For an unknown property, `names` has the known ones.
+    `known` is true if librdkafka has the property. `problem` is its reason to refuse the value. `value` is an accepted
+    value as librdkafka reads it. For an unknown property, `names` has the names of all known properties.
     """
 
     known: bool
@@ -289,7 +289,7 @@ UNKNOWN, NO_OBJECTION = Validation(known=False), Validation(known=True)
 
 
 def validate(name: str, value: str) -> Validation:
-    """Ask librdkafka to validate a property; `NO_OBJECTION` if the library cannot be loaded."""
+    """Ask librdkafka to validate a property. Returns `NO_OBJECTION` if the library cannot be loaded."""
     if not _NAME.fullmatch(name) or "\0" in value:
         return UNKNOWN
     library = load_librdkafka()
@@ -308,7 +308,7 @@ def validate(name: str, value: str) -> Validation:
 
 
 def validate_together(properties: Mapping[str, str], defaults: Mapping[str, str], role: Role) -> str:
-    """Return librdkafka's reason to refuse accepted properties together; empty without one, or without the library.
+    """Return librdkafka's reason to refuse a combination of accepted properties. Empty if it accepts, or cannot be loaded.
 
     Creates a client without brokers, with `defaults` for properties that are not given, and closes it. Takes about 1 ms.
     """
@@ -329,7 +329,7 @@ def validate_together(properties: Mapping[str, str], defaults: Mapping[str, str]
 
 
 def _conf_value(library: Any, conf: int, name: str) -> str:
-    """Return the value of a property; empty if it cannot be read."""
+    """Return the value of a property. Empty if it cannot be read."""
     text = ctypes.create_string_buffer(_TEXT_BYTES)
     read = library.rd_kafka_conf_get(conf, name.encode(), text, ctypes.byref(ctypes.c_size_t(_TEXT_BYTES)))
     return text.value.decode(errors="replace") if read == _OK else ""
@@ -346,7 +346,7 @@ def _conf_names(library: Any, conf: int) -> tuple[str, ...]:
 
 @cache
 def load_librdkafka() -> Any | None:
-    """Load the installed librdkafka; None if its functions cannot be found, for example because it is linked statically."""
+    """Load the installed librdkafka. None if its functions cannot be found, for example because it is linked statically."""
     package = PathFinder.find_spec("confluent_kafka")
     module = package and PathFinder.find_spec("confluent_kafka.cimpl", package.submodule_search_locations)
     if module is None or module.origin is None:

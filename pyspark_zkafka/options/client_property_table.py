@@ -1,6 +1,6 @@
-"""Client properties that are translated, checked or refused here; librdkafka validates all others.
+"""Client properties that are translated, checked or refused here. librdkafka validates all other properties.
 
-Among rows with the same name and client, the first one with a true `when` applies. The table has a row for
+Among rows with the same name and client, the first row with a true `when` applies. The table has a row for
 
 - a name or value that Java's clients spell differently, and for an alias, so that a property is set only once;
 - a value that the package computes with, or that differs in meaning between librdkafka and Java or this package;
@@ -31,12 +31,13 @@ Raises ValueError with the expected form, but without the value, which may be a 
 
 @dataclass(frozen=True, slots=True)
 class ClientProperty:
-    """A property that is passed to librdkafka, or that determines the meaning of others.
+    """A property that is passed to librdkafka, or that determines the meaning of other properties.
 
-    `name` is the user's, without ``kafka.``. `clients` has C for consumers and P for producers. `read` converts the value
-    to librdkafka's. `targets` are librdkafka's names, separated by blanks: ``=`` is the same name, and an empty text marks
-    a property that only determines the meaning of others. `when` is another property and its permitted values (None: not
-    set). `otherwise` is the advice if `when` is not met. Without `when`, it is the advice for a malformed value.
+    `name` is the user's name, without ``kafka.``. `clients` has C for consumers and P for producers. `read` converts the
+    user's value to librdkafka's. `targets` are librdkafka's names, separated by blanks: ``=`` stands for the same name, and
+    an empty text marks a property that only determines the meaning of other properties. `when` is another property and its
+    permitted values (None: not set). `otherwise` is the advice if `when` is not met. Without `when`, `otherwise` is the
+    advice for a malformed value.
     """
 
     name: str
@@ -47,11 +48,11 @@ class ClientProperty:
     otherwise: str = ""
 
     def target_names(self) -> list[str]:
-        """List librdkafka's names of the property; none if it only determines the meaning of others."""
+        """List librdkafka's names of the property. Empty if it only determines the meaning of other properties."""
         return self.targets.replace("=", self.name).split()
 
     def applies(self, lowered: Mapping[str, str]) -> bool:
-        """True if `when` is met; `lowered` has the values of all properties, in lower case."""
+        """True if `when` is met. `lowered` has the values of all properties, in lower case."""
         if not self.when:
             return True
         return lowered.get(str(self.when[0])) in [None if value is None else value.lower() for value in self.when[1:]]
@@ -109,7 +110,7 @@ def _kibibytes(text: str) -> str:
 
 
 def _choice(*values: str, **others: str) -> ValueReader:
-    """Accept each of `values` in any case; `others` are further spellings."""
+    """Accept each of `values` in any case. `others` maps further spellings to values."""
     kind = choice(*values, form=f"one of {', '.join(values)}", **others)
     return lambda text: kind.read("", text.strip())
 
@@ -173,8 +174,8 @@ _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "
 def jaas_credentials(text: str) -> dict[str, str]:
     """Read ``sasl.username`` and ``sasl.password`` from Java's `sasl.jaas.config` of a PLAIN or SCRAM login.
 
-    Raises ValueError, without any value from the text, if the text is malformed or names a login module that has no
-    equivalent in librdkafka.
+    Raises ValueError if the text is malformed or names a login module that has no equivalent in librdkafka. The error
+    contains no value from the text.
 
     >>> jaas_credentials('org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a;b";')
     {'sasl.username': 'me', 'sasl.password': 'a;b'}
@@ -196,7 +197,7 @@ def jaas_credentials(text: str) -> dict[str, str]:
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
     """Return the login module's class and its options. Raises ValueError, without any value from the text.
 
-    As ``JaasConfig`` and ``JaasContext`` of kafka-clients 3.9.1, with the grammar of ``java.io.StreamTokenizer``:
+    Follows ``JaasConfig`` and ``JaasContext`` of kafka-clients 3.9.1, with the grammar of ``java.io.StreamTokenizer``:
     ``LoginModule flag (name=value)* ;`` with ``"`` or ``'`` around values other than plain words.
     """
     tokens = list(_tokens(text))
@@ -208,7 +209,7 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each token's kind and value; the kind is w (word), q (quoted), =, ; or ? (anything else)."""
+    """Yield each token's kind and value. The kind is w (word), q (quoted), =, ; or ? (anything else)."""
 
     def unescape(found: re.Match[str]) -> str:
         escape = found[1]
@@ -224,7 +225,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _rows(clients: str, read: ValueReader, *names: str, alias: str = "") -> tuple[ClientProperty, ...]:
-    """Make a row for each name; `alias` is another name of the first one."""
+    """Make a row for each name. `alias` is another name for the first name."""
     aliases = [ClientProperty(alias, clients, read, names[0])] if alias else []
     return (*(ClientProperty(name, clients, read) for name in names), *aliases)
 

@@ -119,7 +119,7 @@ def integer(at_least: int, unit: str = "", at_most: int | None = None, read_as_m
 
 
 def choice(*words: str, form: str = "", **values: Any) -> Kind:
-    """A case-insensitive choice of words. Each of `words` is its own value; `values` maps words in lower case to values."""
+    """A case-insensitive choice of words. Each of `words` is its own value. `values` maps words in lower case to values."""
     known = {word.lower(): word for word in words} | values
     form = form or " or ".join((*words, *values))
 
@@ -184,7 +184,7 @@ def _read_token(option: str, value: str) -> str:
 
 
 def _read_registry_urls(_: str, text: str) -> tuple[tuple[str, ...], set[str | None]]:
-    """Return the addresses without logins, and the logins; None stands for an address that has none."""
+    """Return the addresses without logins, and the logins. None stands for an address without a login."""
     urls = [url.strip().rstrip("/") for url in text.split(",") if url.strip()]
     matches = [_REGISTRY_URL.fullmatch(url) for url in urls]
     found = [match for match in matches if match is not None and int(match["port"] or 1) in PORTS]
@@ -237,7 +237,7 @@ def _read_assignment(option: str, text: str) -> Assign:
 
 
 def parse_position(text: str) -> NamedPosition | None:
-    """Return the position that a word names; None for any other text.
+    """Return the position that a word names. None for any other text.
 
     >>> parse_position("earliest"), parse_position("latest-100"), parse_position("latest+100")
     (-2, FromEdge(edge=-1, records=-100), None)
@@ -256,7 +256,7 @@ def parse_position(text: str) -> NamedPosition | None:
 def _offsets(form: str) -> Kind:
     """Offsets by partition, or words for all partitions, the partitions of a topic, or one partition.
 
-    As JsonUtils and KafkaSourceProvider of Spark 4.2, and SPARK-58774 for the form by topic.
+    Follows JsonUtils and KafkaSourceProvider of Spark 4.2, and SPARK-58774 for the form by topic.
     """
 
     def read(option: str, text: str) -> OffsetSpec:
@@ -297,7 +297,7 @@ def _read_timestamps(option: str, text: str) -> OffsetSpec:
 def _by_partition(
     option: str, topic: str, given: object, form: str, word: Callable[[str], _Word | None] = lambda _: None
 ) -> dict[TopicPartition, int | _Word]:
-    """Read the positions of a topic's partitions, from ``{"0": 23}``. `word` reads a text; it returns None to refuse it."""
+    """Read the positions of a topic's partitions, from ``{"0": 23}``. `word` reads a text, or returns None to refuse it."""
     found: dict[TopicPartition, int | _Word] = {}
     for partition, position in given.items() if isinstance(given, dict) else ():
         is_partition = re.fullmatch("[0-9]{1,10}", partition) is not None and int(partition) <= INT32
@@ -306,10 +306,10 @@ def _by_partition(
         if not is_partition or value is None:
             found = {}
             break
-        place = TopicPartition(topic, int(partition))
-        if place in found:
-            raise _repeated(option, place)
-        found[place] = value
+        tp = TopicPartition(topic, int(partition))
+        if tp in found:
+            raise _repeated(option, tp)
+        found[tp] = value
     if not found:
         try:
             shown = json.dumps({topic: given})
@@ -349,10 +349,10 @@ def _malformed(option: str, text: str, form: str) -> OptionError:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Return a duration in milliseconds, rounded down; raises ValueError with the expected form.
+    """Return a duration in milliseconds, rounded down. Raises ValueError with the expected form.
 
-    Accepts the suffixes of Spark's configuration (JavaUtils.timeStringAs, Spark 4.2), the words of its interval strings,
-    and several of them in a row, all case-insensitive.
+    Accepts the suffixes of Spark's configuration (JavaUtils.timeStringAs, Spark 4.2) and the words of its interval strings,
+    also several in a row, all case-insensitive.
 
     >>> parse_duration_ms("15m"), parse_duration_ms("1 hour 30 minutes"), parse_duration_ms("250")
     (900000, 5400000, 250)
@@ -366,7 +366,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_iso_duration_ms(text: str) -> int:
-    """Return a duration in milliseconds; raises ValueError with the expected form.
+    """Return a duration in milliseconds. Raises ValueError with the expected form.
 
     Accepts ``PnDTnHnMn.nS`` of ISO 8601, as Java's Duration reads it, and what `parse_duration_ms` accepts with a unit.
 
@@ -391,7 +391,7 @@ def parse_iso_duration_ms(text: str) -> int:
 
 
 def parse_datetime_ms(text: str) -> int:
-    """Return a time of ISO 8601 in milliseconds since the epoch; raises ValueError with the expected form.
+    """Return a time of ISO 8601 in milliseconds since the epoch. Raises ValueError with the expected form.
 
     Without a zone, the time is in UTC, as for Kafka's tools. A date alone is its first moment in UTC.
 
@@ -411,9 +411,9 @@ def parse_datetime_ms(text: str) -> int:
 
 
 def parse_time(text: str) -> AtTimestamp | Ago:
-    """Return a point in time; raises ValueError with the expected forms.
+    """Return a point in time. Raises ValueError with the expected forms.
 
-    Accepts milliseconds since the epoch, what `parse_datetime_ms` accepts, and a duration with the word ``ago``.
+    Accepts milliseconds since the epoch, any form that `parse_datetime_ms` accepts, and a duration with the word ``ago``.
 
     >>> parse_time("1700000000000"), parse_time("1970-01-02"), parse_time("1 hour 30 minutes ago")
     (AtTimestamp(timestamp_ms=1700000000000), AtTimestamp(timestamp_ms=86400000), Ago(ms=5400000))

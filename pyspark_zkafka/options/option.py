@@ -14,13 +14,13 @@ STREAM: tuple[Scope, ...] = ("stream",)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule about other options: at least one of `names` must be given, or, if `excludes`, none of them.
+    """A rule of an option about other options: at least one of `names` must be given, or with `excludes` none of them.
 
-    With `values`, an option of `names` counts only if one of them applies, given or by default. With `when`, the rule is
-    only for these values of the option that has it. All values are in lower case.
+    With `values`, an option in `names` counts only if it has one of these values, given or by default. With `when`, the
+    rule applies only if its own option has one of these values. All values are in lower case.
 
-    In an error, `problem` follows the name of the option that has the rule, and its value if there is `when`. ``{found}``
-    stands for the first of `names` and its value.
+    In an error, `problem` follows the name of the rule's own option, and with `when` also its value. ``{found}`` stands for
+    the first of `names` and its value.
     """
 
     names: tuple[str, ...]
@@ -44,10 +44,10 @@ def excludes(name: str, *values: str, problem: str, when: tuple[str, ...] = ()) 
 class Option:
     """A row of the table.
 
-    `doc` is Markdown. `default` is a text that a user could write. A default that depends on other options is `derived`, in
-    words; the parsers compute it. The value of a `secret` option is never shown.
+    `doc` is Markdown. `default` is a text that a user could write. `derived` describes, in words, a default that depends on
+    other options and that the parsers compute. The value of a `secret` option is never shown.
 
-    A given option is checked by its `rules`, in order; only the first broken rule is a problem.
+    The `rules` of a given option are checked in order. Only the first broken rule is reported.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Option:
     scopes: tuple[Scope, ...] = ("read", "stream", "write")
 
     def default_value(self) -> Any:
-        """Return the default as the option's kind reads it; None if there is none, or if it is derived."""
+        """Return the default as the option's kind reads it. None without a default, or if the default is derived."""
         return None if self.default is None else self.kind.read(self.name, self.default)
 
 
-# Makers of rows that not all of reads, streams and writes have.
+# Makers of rows that apply only to some of reads, streams and writes.
 of_reads = partial(Option, scopes=("read", "stream"))
 of_batch_reads = partial(Option, scopes=("read",))
 of_streams = partial(Option, scopes=STREAM)

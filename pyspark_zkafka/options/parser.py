@@ -1,4 +1,4 @@
-"""Read options by their rows in the table, and collect the problems."""
+"""Read options according to their rows in the table, and collect the problems."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _RACK = "kafka.client.rack"
 
 
 class OptionParser:
-    """Parser of the options of one read, stream or write; `finish` raises all problems at once.
+    """Parser of the options of one read, stream or write. `finish` raises all problems at once.
 
     Names are case-insensitive. A name that the table does not have for the scope is a problem, except that a batch read
     ignores options of streams. Secret options may refer to environment variables and files; see `resolve_references`. The
     rack of a read may refer to variables of the executors; see `task_rack`.
 
-    Raises OptionError (TABLE_WITHOUT_OPTIONS) for the properties of a table, by which Spark asks for the table's columns.
+    Raises OptionError (TABLE_WITHOUT_OPTIONS) if Spark passes the properties of a table, to ask for the table's columns.
     """
 
     def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
@@ -92,7 +92,7 @@ class OptionParser:
 
     @property
     def joins_kafka(self) -> bool:
-        """True if a stream joins a group that Kafka coordinates, by its options alone."""
+        """True if the options alone say that a stream joins a group in Kafka."""
         named = self.text("groupMembership").lower()
         is_auto = named in ("", "auto") and self.has("group.id") and not self.has("zookeeper.connect")
         return self.scope == "stream" and (named == "kafka" or is_auto)
@@ -102,11 +102,11 @@ class OptionParser:
         return name.lower() in self.raw
 
     def text(self, name: str) -> str:
-        """Return the given text, stripped; empty if the option was not given."""
+        """Return the given text, stripped. Empty if the option was not given."""
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
     def word(self, name: str) -> str:
-        """Return the text that applies, in lower case: the given one or the row's default; empty if there is neither.
+        """Return the given text or the row's default, in lower case. Empty if there is neither.
 
         `groupMembership` is kafka if the stream joins a group in Kafka by default.
         """
@@ -116,9 +116,9 @@ class OptionParser:
         return ((self.text(name) if self.scope in option.scopes else "") or option.default or "").lower()
 
     def value(self, name: str, derived: Any = None) -> Any:
-        """Return the value as the option's row reads it; its default, or `derived`, if it was not given or is malformed.
+        """Return the value as the option's row reads it. If it was not given, or is malformed, return the default.
 
-        `derived` counts only for a row without a default.
+        `derived` is the default of an option whose row has no default.
         """
         option = BY_NAME[name.lower()]
         if option.name in self._values:
@@ -126,7 +126,7 @@ class OptionParser:
         return derived if option.default is None else option.default_value()
 
     def fields(self, values: type, column: str = "") -> dict[str, Any]:
-        """Return the values of the options with which the fields of a dataclass are annotated, by field.
+        """Return values for the fields of a dataclass that are annotated with the names of options.
 
         In the names of options, ``{column}`` stands for `column`.
         """

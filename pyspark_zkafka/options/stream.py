@@ -34,7 +34,7 @@ from pyspark_zkafka.options.values import (
 )
 
 _STRATEGY = "partition.assignment.strategy"
-_HOLD_SHARE = 10  # other members wait for max.poll.interval.ms, and a hold lasts a tenth of that
+_HOLD_SHARE = 10  # a hold lasts a tenth of max.poll.interval.ms, for which other members wait
 
 
 def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
@@ -62,9 +62,9 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
 
 
 def parse_either(raw: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of a batch read or of a stream, because Spark's request for a schema does not say which.
+    """Parse the options as a batch read, else as a stream: Spark's request for a schema does not say which it is.
 
-    If neither succeeds, raise the problems of the kind of read that the names of the options imply. If they imply none,
+    If both fail, raise the problems of the kind of read that the names of the options imply. If the names imply neither,
     raise the shorter list of problems.
     """
     try:

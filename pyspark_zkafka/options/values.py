@@ -1,4 +1,4 @@
-"""Frozen values that options are parsed into, and references in options to the environment and to files.
+"""Frozen values into which options are parsed, and references in options to the environment and to files.
 
 A field that is annotated with the name of an option takes the option's value unchanged (`OptionParser.fields`). The
 parsers compute the other fields. `options.table` has the defaults of options.
@@ -26,21 +26,21 @@ Transport = Literal["auto", "direct", "librdkafka"]
 GroupAcl = Literal["open", "readable", "creator"]
 """The ACL of a group's znodes.
 
-`open` gives everybody all rights. `creator` gives them only to clients with the creator's credentials, and `readable` lets
-others read.
+`open` gives everybody all rights. `creator` gives all rights to clients with the creator's credentials, and no rights to
+others. `readable` is like `creator`, but lets other clients read.
 """
 
 GroupMembership = Literal["auto", "zookeeper", "kafka", "none"]
-"""Who coordinates the group of a stream. `auto` is ZooKeeper until the cluster migrates to KRaft; `none` joins no group."""
+"""Who coordinates the group of a stream. `auto` is ZooKeeper until the cluster migrates to KRaft. `none` joins no group."""
 
 ParseMode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
-"""What becomes of a record that cannot be decoded: an error, a row with its bytes and the reason, or no row."""
+"""The result of a record that cannot be decoded: an error, a row with its bytes and the reason, or no row."""
 
 SubjectStrategy = Literal["topic", "record", "topic-record"]
 """How subjects are named: by the topic, by the record type of the schema, or by both."""
 
 DELIVERY_TIMEOUT_MS = 120_000
-"""The delivery.timeout.ms of a write that does not set it. It is Java's default; librdkafka's is 300,000."""
+"""The delivery.timeout.ms of a write that does not set it. This is Java's default; librdkafka's default is 300,000."""
 
 TRANSACTION_TIMEOUT_MS = 300_000
 """The transaction.timeout.ms of an exactly-once write that does not set it. A task must finish within this time.
@@ -108,7 +108,7 @@ class ConnectionOptions:
 
     @property
     def client_rack(self) -> str | None:
-        """The client's rack, to read from the nearest replica; None if only a task knows it. See `task_rack`."""
+        """The client's rack, to read from the nearest replica. None if only a task knows it. See `task_rack`."""
         rack = self.kafka.get("client.rack")
         return None if rack is None or refers(str(rack)) else str(rack)
 
@@ -128,9 +128,9 @@ class RegistryOptions:
 
 @dataclass(frozen=True, slots=True)
 class FormatRules:
-    """The options of a format. A format that `has_schema` can also have its schemas in a registry, as ``avro-confluent``.
+    """The options of a format. With `has_schema`, its schemas can also be in a registry, as with ``avro-confluent``.
 
-    Without a registry, a read of a format that `needs_schema` must be given its text. Other formats take the frame's type.
+    With `needs_schema`, a read without a registry needs the text of a schema. Other formats take the frame's type.
     """
 
     has_schema: bool = True
@@ -155,8 +155,8 @@ CONFLUENT_FORMATS = {f"{name}-confluent": rules for name, rules in FORMATS.items
 class ColumnFormat:
     """The format of the column `key` or `value`, other than binary.
 
-    `schema` has the text of a schema. `message` is the name of a Protobuf message. `version` is the subject's version that
-    gives the column's type; None for the latest.
+    `schema` has the text of a schema. `message` is the name of a Protobuf message. `version` is the version of the subject
+    that gives the column's type. None stands for the latest version.
     """
 
     column: str
@@ -205,11 +205,11 @@ class FormatOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of a batch read; a stream shares most of them.
+    """Options of a batch read. A stream shares most of them.
 
-    `stores` has the stores of the group's offsets, in the order of writing; the larger of two offsets counts.
-    `missing_topics` is None if a stream that may wait leaves the option out: it waits, but fails if its trigger has an end.
-    `ignored` has the given stream options, which a batch ignores. `formats` is None if keys and values stay binary.
+    `stores` has the stores of the group's offsets, in the order of writing. The larger of two offsets counts.
+    `missing_topics` is None if a stream that may wait does not set the option: it then waits, but fails if its trigger has
+    an end. `ignored` has the given stream options, which a batch ignores. `formats` is None if keys and values stay binary.
     """
 
     connection: ConnectionOptions
@@ -244,7 +244,7 @@ class ReadOptions:
         return self.subscription
 
     def retry(self, sleep: Callable[[float], None]) -> Retry:
-        """Return the retries of failed requests; `sleep` waits for a number of seconds."""
+        """Return the retries of failed requests. `sleep` waits for a number of seconds."""
         return Retry(self.retries, self.retry_interval_ms / 1000, sleep)
 
 
@@ -252,7 +252,7 @@ class ReadOptions:
 class KafkaGroupOptions:
     """Options of members of groups in Kafka.
 
-    `strategy` and `session_timeout_ms` are for the classic protocol, `instance_id` is for static members.
+    `strategy` and `session_timeout_ms` are for the classic protocol. `instance_id` is for static members.
     """
 
     protocol: Annotated[Literal["classic", "consumer"], "group.protocol"]
@@ -290,7 +290,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of a streaming read; `read` has the options that it shares with a batch."""
+    """Options of a streaming read. `read` has the options that it shares with a batch read."""
 
     read: ReadOptions
     limits: TriggerLimits
@@ -319,7 +319,7 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of a write. `once` is None for an at-least-once write, `formats` if keys and values are bytes or text."""
+    """Options of a write. `once` is None for an at-least-once write. `formats` is None for keys and values of bytes or text."""
 
     connection: ConnectionOptions
     topic: Annotated[str | None, "topic"]
@@ -336,13 +336,13 @@ class WriteOptions:
 
 @cache
 def options_of_fields(values: type) -> dict[str, str]:
-    """Return the names of options with which the fields of a dataclass are annotated, by field."""
+    """Return the name of the option with which each field of a dataclass is annotated, by field."""
     hints = get_type_hints(values, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 def concerns_connection(name: str) -> bool:
-    """True if a property of librdkafka concerns the connection, which all clients of a query share; `name` is lower case.
+    """True if a property of librdkafka concerns the connection, which all clients of a query share. `name` is lower case.
 
     >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
     (True, False)
@@ -351,7 +351,7 @@ def concerns_connection(name: str) -> bool:
 
 
 def refers(value: str, only: Literal["env", "file"] | None = None) -> bool:
-    """True if a value has a reference; with `only`, if it has references and all are of this kind.
+    """True if a value has a reference. With `only`, all of its references must also be of this kind.
 
     >>> refers("${env:ZONE}"), refers("a"), refers("${env:A}${file:/b}", only="env")
     (True, False, False)
@@ -366,8 +366,8 @@ def resolve_references(value: str, environment: Mapping[str, str] = os.environ) 
     A reference keeps a secret out of Spark's web interface and event log, which show options. A file's content is used
     without the line breaks at its end. As in a shell, the default stands for a variable that is not set or is empty.
 
-    Raises ValueError, whose text does not contain the value, if the environment variable is not set, or the file cannot be
-    read.
+    Raises ValueError if the environment variable is not set, or the file cannot be read. The error does not contain the
+    value.
 
     >>> resolve_references("digest:alice:${env:ZK}", {"ZK": "s3cret"})
     'digest:alice:s3cret'
