@@ -13,7 +13,7 @@ strategy            assignment                                                  
 ``legacy-range``    by topic: consecutive partitions; equal shares, rounded up           none; described in articles
 ==================  ===================================================================  ==============================
 
-Registrations name only `sticky`; JVM consumers name no strategy. All members of a group must be set to the same one.
+Registrations name only `sticky`, and JVM consumers name no strategy. Set all members of a group to the same strategy.
 
 References
 ----------
@@ -44,17 +44,17 @@ def balance(
     """Return the owner of each partition by the sticky assignor. The counts of any two threads differ by at most 1.
 
     There is at least one thread. The order of the threads breaks ties. `partitions` are ascending and include all topics
-    that exactly these threads read. `owners` are the current owners; other threads and partitions in it are ignored.
+    that exactly these threads read. `owners` are the current owners. Other threads and partitions in `owners` are ignored.
 
     Each thread has a quota: the number of partitions divided by the number of threads, rounded down (the lower quota) or up
     (the higher quota).
 
-    1. The higher quotas go first to the threads that own more than the lower quota, then to the others, each in order.
-    2. A thread keeps its partitions up to its quota, the first ones if it owns more.
+    1. The higher quotas go first to the threads that own more than the lower quota, then to the other threads, in order.
+    2. A thread keeps its first partitions, up to its quota.
     3. The remaining partitions fill the threads below their quotas, both in order.
 
-    No assignment with even counts keeps more. A higher quota saves a partition only for a thread that owns more than the
-    lower quota.
+    No assignment with even counts keeps more partitions. A higher quota saves a partition only for a thread that owns more
+    than the lower quota.
 
     Members read the owners at different moments, while others release and claim, and must compute the same target. In any
     state, let an owner release a partition that it must release, or the new owner claim a free one. The target stays the
@@ -189,7 +189,7 @@ def _range(subscribers: Subscribers) -> Owners:
 
 
 def _legacy_range(subscribers: Subscribers) -> Owners:
-    """Assign by topic, the quotient rounded up: if there is a remainder, the last threads get fewer partitions, or none.
+    """Assign by topic, with the share of each thread rounded up. The last threads may get fewer partitions, or none at all.
 
     >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
     >>> [owner for _, owner in sorted(_legacy_range(orders).items())]
@@ -239,7 +239,7 @@ STRATEGIES: Mapping[str, Callable[[Subscribers], Owners]] = {
 def assign(strategy: str, subscribers: Subscribers) -> Owners:
     """Return the owner of each partition that exists and has a subscriber, ordered by topic and number.
 
-    Raises OptionError (``UNKNOWN_ASSIGNOR``) for another strategy.
+    Raises OptionError (``UNKNOWN_ASSIGNOR``) for an unknown strategy.
 
     >>> assign("range", Subscribers({"a": ("c1-0",), "gone": ("c1-0",)}, {"a": (0,), "unread": (0,)}))
     {TopicPartition(topic='a', partition=0): 'c1-0'}
@@ -258,6 +258,6 @@ def _topics(subscribers: Subscribers) -> Iterator[tuple[tuple[str, ...], list[To
 
 
 def _deal(partitions: Iterable[TopicPartition], shares: Mapping[str, int]) -> Owners:
-    """Assign the partitions in order: each thread gets as many in a row as its share."""
+    """Assign the partitions in order. Each thread gets as many consecutive partitions as its share."""
     owners = chain.from_iterable(repeat(thread, share) for thread, share in shares.items())
     return dict(zip(partitions, owners, strict=False))

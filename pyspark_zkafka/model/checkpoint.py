@@ -19,7 +19,8 @@ The third number of a range is the group's committed offset at planning time, an
 The third is left out without a group, or if the group had no offset. Earlier versions also left it out if it equalled the
 start and there was no fourth. The fifth is `PlannedRange.left`; a range with a fifth has -1 instead of a missing fourth.
 
-``stores`` has the stores of these committed offsets, none if the query was never in a group. Earlier versions left it out.
+``stores`` has the stores of these committed offsets, and is empty if the query was never in a group. Earlier versions left
+it out.
 ``left`` has each `LeftOffset` by its store: ``committed`` and ``mzxid``, or -1, and then ``pending``.
 """
 
@@ -42,7 +43,7 @@ _STORES: tuple[OffsetStore, ...] = ("kafka", "zookeeper")
 
 
 class LeftOffset(NamedTuple):
-    """The query's own last offset in a `store` to which it has not committed since.
+    """The query's last offset in a `store` that it no longer commits to.
 
     `committed` and `mzxid` are as in `PlannedRange`. The query may have committed the offsets in `pending` later.
     """
@@ -56,10 +57,10 @@ class LeftOffset(NamedTuple):
 class PlannedRange(NamedTuple):
     """A micro-batch's range ``[start, until)`` of a partition.
 
-    `committed` is the group's offset when the range was planned, None if there was none, or no group. `mzxid` is its
-    `StoredOffset.mzxid`. Once the query has left its group, both keep their last values there, and `left` is the end of
-    its last micro-batch in the group, which it may still have committed. `elsewhere` has what it left in each store when it
-    changed to others, until it commits there again.
+    `committed` is the group's offset when the range was planned. It is None without a group, or without an offset. `mzxid`
+    is the `StoredOffset.mzxid` of that offset. Once the query has left its group, both fields keep their last values, and
+    `left` is the end of the query's last micro-batch in the group, which the query may still have committed. `elsewhere`
+    has a `LeftOffset` for each store that the query has left, until the query commits there again.
     """
 
     start: int
@@ -83,16 +84,16 @@ class PlannedRange(NamedTuple):
         return tuple(sorted({self.until, *([self.start] if is_behind else [])}))
 
     def committed_to(self, stores: Collection[OffsetStore], before: Collection[OffsetStore] | None) -> PlannedRange:
-        """Return the range for a query that now commits to other stores than `before`, and so leaves some of those.
+        """Return the range for a query that now commits to `stores`, and has committed to the stores `before`.
 
-        `before` is empty if the query was never in a group, None if an earlier version wrote the checkpoint. What the query
-        left in a store stays known while it does not commit there: it then leaves nothing new. A partition without a
-        committed offset leaves nothing.
+        `before` is empty if the query was never in a group, None if an earlier version wrote the checkpoint. The
+        `LeftOffset` of a store stays unchanged while the query does not commit there. A partition without a committed
+        offset gets no `LeftOffset`.
         """
         if before is None:
             store: OffsetStore = "kafka" if self.mzxid is None else "zookeeper"
             before = (store,)
-        elif not before:  # the query has committed nothing, also not the start of its last micro-batch
+        elif not before:  # the query has committed nothing, not even the start of its last micro-batch
             return PlannedRange(self.until, self.until)
         known = {at.store for at in self.elsewhere}
         left = [
@@ -108,7 +109,7 @@ class PlannedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """Ids that distinguish a topic from others of its name, and the number of partitions that the stream knows.
+    """Ids that distinguish a topic from other topics of its name, and the number of partitions that the stream knows.
 
     Partitions from number `known` on are new to the stream.
     """
@@ -129,7 +130,7 @@ class TopicIdentity:
         return self.czxid is not None and topic.czxid is not None and self.czxid != topic.czxid
 
     def equals(self, topic: Topic) -> bool:
-        """Return True if `topic` is the same topic. False if no id of both is known."""
+        """Return True if `topic` is the same topic. False if the two topics have no known id to compare."""
         ids = {(self.topic_id, topic.topic_id), (self.czxid, topic.czxid)}
         return any(None not in both for both in ids) and not self.differs_from(topic)
 
@@ -138,8 +139,8 @@ class TopicIdentity:
 class StreamOffset:
     """The end of a micro-batch: the planned range of each partition, and the identities of the topics.
 
-    `stores` are the stores of the committed offsets in the ranges. Empty if the query was never in a group, None if an
-    earlier version wrote the offset.
+    `stores` are the stores of the committed offsets in the ranges. `stores` is empty if the query was never in a group, and
+    None if an earlier version wrote the offset.
     """
 
     ranges: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
@@ -200,8 +201,8 @@ class StreamOffset:
 def first_identity(topic: Topic, known: Collection[TopicPartition]) -> TopicIdentity:
     """Return a topic's identity for a new query.
 
-    `known` are the partitions that the query or its group reads. All others count as new: they are still being created, or
-    not assigned to the query.
+    `known` are the partitions that the query or its group reads. Partitions count as new from the first number that is not
+    `known`: that partition is still being created, or not assigned to the query.
     """
     first_new = next(n for n in count() if TopicPartition(topic.name, n) not in known)
     return TopicIdentity.of(topic, first_new)
@@ -210,8 +211,9 @@ def first_identity(topic: Topic, known: Collection[TopicPartition]) -> TopicIden
 def identity_after(topic: Topic, before: TopicIdentity, ranges: Collection[TopicPartition]) -> TopicIdentity:
     """Return a topic's identity after one more micro-batch, which has `ranges`.
 
-    New partitions become known up to the first one without a range. Another member of the group may own that one, and stop
-    before it commits a first offset. Those of a new topic become known together: all exist before the query reads them.
+    New partitions become known up to the first partition without a range. Another member of the group may own that
+    partition, and stop before it commits a first offset. The partitions of a new topic become known together, because all
+    of them exist before the query reads the topic.
 
     >>> ranges = {TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 3)}
     >>> identity_after(Topic("t", dict.fromkeys(range(4), (1,))), TopicIdentity(known=1), ranges).known
@@ -229,7 +231,7 @@ def _parse_identity(name: str, given: Mapping[str, Any]) -> TopicIdentity:
     topic_id, czxid, known = given.get("id"), given.get("czxid"), given["known"]
     if not is_topic_name(name):
         raise ValueError("a topic's name")
-    if given.keys() - _OF_TOPIC:  # of another version: without its meaning, records could be lost
+    if given.keys() - _OF_TOPIC:  # from another version: to ignore the key could lose records
         raise ValueError("an unknown key")
     if not isinstance(topic_id, str | None) or (czxid is not None and not _are_longs([czxid])):
         raise ValueError("a topic's identity")
@@ -256,7 +258,7 @@ def _parse_range(numbers: list[Any], elsewhere: tuple[LeftOffset, ...]) -> Plann
 
 
 def _parse_left(partition: str, topic: Mapping[str, Any]) -> tuple[LeftOffset, ...]:
-    """Parse what the query left in each store for a partition of a topic."""
+    """Parse the `LeftOffset` of each store for a partition of a topic."""
     found = []
     for store, by_partition in sorted(topic.get("left", {}).items()):
         if partition in by_partition:

@@ -1,4 +1,4 @@
-"""Kafka's error codes: numbers, names, and which are worth another attempt, or new metadata.
+"""Kafka's error codes, and the sets of codes that call for another attempt, or for new metadata.
 
 References
 ----------
@@ -193,7 +193,7 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""Errors that may pass."""
+"""Temporary errors: another attempt may succeed."""
 
 REFRESHING = frozenset(
     {
@@ -212,11 +212,11 @@ REFRESHING = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors of clients whose metadata may be old."""
+"""Errors after which the client requests new metadata, because its own may be outdated."""
 
 _NAMES = {code.value: code.name for code in ErrorCode}
 
 
 def name_of(code: int) -> str:
-    """Kafka's name of an error code, or its number if Kafka 4.3 knows no such error."""
+    """Return Kafka's name of an error code, or ``error`` and its number if Kafka 4.3 does not define the code."""
     return _NAMES.get(code, f"error {code}")

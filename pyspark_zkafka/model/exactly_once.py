@@ -80,8 +80,8 @@ class Attempt:
     def may_be_recorded(self) -> bool:
         """True if the slot may have an entry of this batch, as far as the process knows.
 
-        False after the first micro-batch of a run: the run has completed all earlier ones, so no earlier run has tried this
-        one. Each call of a job is a run of its own.
+        False after the first micro-batch of a run: the run has completed all earlier micro-batches, so no earlier run has
+        tried this micro-batch. Each call of a job is a run of its own.
         """
         return self.is_retry or self.since is None or self.since == self.batch
 
@@ -91,7 +91,7 @@ class Attempt:
 
 
 class Begin(NamedTuple):
-    """Fence earlier attempts of the slot, so that none of them can commit any more. Returns its Entry, or None."""
+    """Fence earlier attempts of the slot, so that they cannot commit any more. Returns the slot's Entry, or None."""
 
 
 class ReadLedger(NamedTuple):
@@ -99,9 +99,9 @@ class ReadLedger(NamedTuple):
 
 
 class ReadOthers(NamedTuple):
-    """Read the entries that the query has elsewhere: under another name, or another topic. Returns OtherEntries.
+    """Read the query's entries under other names and other topics. Returns OtherEntries.
 
-    With `with_earlier_name`, also read the entries that the write may have from before its batchId was set or left out.
+    With `with_earlier_name`, also read the entries that the write may have made before its batchId was set or left out.
     """
 
     with_earlier_name: bool = False
@@ -119,7 +119,7 @@ class CountRows(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Begin a transaction, and send all rows. Returns a RowSet; nothing needs to be begun if there are no rows."""
+    """Begin a transaction, and send all rows. Returns a RowSet. Without rows, the transaction need not begin."""
 
 
 class AwaitTasks(NamedTuple):
@@ -133,7 +133,7 @@ class AwaitTasks(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Commit the entry, and what was sent, in one transaction."""
+    """Commit the entry and the sent rows in one transaction."""
 
     entry: Entry
 
@@ -148,7 +148,7 @@ Step = Begin | ReadLedger | ReadOthers | CountRows | Send | AwaitTasks | Commit 
 class Result(NamedTuple):
     """The outcome for a slot's rows: written now, or found written already.
 
-    `is_open` is True for a slot without rows, while other slots are recorded that this run has not verified yet: see
+    `is_open` is True for a slot without rows, if this run has not verified all other recorded slots yet: see
     `require_repeated`.
     """
 
@@ -160,15 +160,16 @@ class Result(NamedTuple):
 def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
     """Write a slot's rows, unless they are in the log already.
 
+    After an error, nothing of the attempt is committed.
+
     Raises
     ------
     LedgerError
         ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: recorded slots were not verified in time.
-        LEDGER_MOVED: slots that are recorded elsewhere were not verified in time, or batchId was set or left out since.
+        LEDGER_MOVED: slots under other names or topics were not verified in time, or batchId was set or left out since.
         CHECKPOINT_ROLLED_BACK: the ledger is ahead of the query. WRITTEN_TWICE: another write of the same ``foreachBatch``
         has recorded slots under the same name. UNFINISHED_JOB: another job of the group has the same number.
-        CHECKPOINT_SHARED: another run has written a micro-batch that this run had begun before. Nothing of the
-        attempt is committed then.
+        CHECKPOINT_SHARED: another run has written a micro-batch that this run had begun before.
     """
     own: Entry | None = yield Begin()
     _require_not_ahead(attempt, own)
@@ -178,7 +179,7 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
         _require_same_write(attempt, [own])
         return (yield from _verify(attempt, own))
     awaited = yield from _look(attempt, own)
-    if awaited.ledgers and not attempt.write:  # only other writes of the same foreachBatch could verify these
+    if awaited.ledgers and not attempt.write:  # only a foreachBatch has other writes that could verify the ledgers
         raise _moved(attempt, awaited.ledgers)
     sent: RowSet = yield Send()
     if sent.rows:
@@ -189,9 +190,9 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
 
 
 def _await(attempt: Attempt, own: Entry | None, awaited: AwaitTasks) -> Generator[Step, Any, None]:
-    """Hold the transaction until all slots that were recorded are verified; abort it if they are not.
+    """Keep the transaction open until all recorded slots are verified. Abort the transaction if they are not in time.
 
-    A job looks for slots of another run again. Nothing is sent between this look and the commit.
+    A job searches again for slots of another run. Nothing is sent between this search and the commit.
     """
     try:
         if attempt.is_job and not any(awaited):
@@ -206,28 +207,28 @@ def _await(attempt: Attempt, own: Entry | None, awaited: AwaitTasks) -> Generato
 
 
 def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, AwaitTasks]:
-    """Find what an unrecorded slot waits for.
+    """Find the slots and ledgers that an unrecorded slot waits for.
 
-    If this run has written the previous micro-batch, nobody else has tried this one: all earlier micro-batches are
-    complete, and all earlier runs have ended. But the function of a foreachBatch may have tried it.
+    If this run has written the previous micro-batch, no other run has tried this micro-batch: all earlier micro-batches are
+    complete, and all earlier runs have ended. But an earlier write of the same foreachBatch may have tried it.
     """
     is_first = own is None or own.run != attempt.run
     if not is_first and not attempt.write:
         return AwaitTasks()
     entries: Mapping[int, Entry] = yield ReadLedger()
     slots = _awaited(attempt, entries)
-    if not is_first or attempt.ends:  # each ledger of a group numbers jobs on its own; the job's plan checks the others
+    if not is_first or attempt.ends:  # ledgers of a group number jobs independently, and the job's plan checks the others
         return AwaitTasks(slots)
     elsewhere: OtherEntries = yield ReadOthers(with_earlier_name=_may_be_renumbered(attempt, entries))
     _require_not_renamed(attempt, elsewhere.of_earlier_name)
     ledgers = _awaited_elsewhere(attempt, elsewhere.of_query)
     if attempt.write and _was_accepted(attempt, entries):
-        ledgers = ()  # these are other writes of the same foreachBatch, which may come after this one
+        ledgers = ()  # of other writes of the same foreachBatch, which may come after this write
     return AwaitTasks(slots, ledgers)
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
-    """Compare a slot that is recorded, and mark it as verified by this run.
+    """Compare the rows of a recorded slot with its entry, and mark the entry as verified by this run.
 
     The other entries are checked here, too. A marked slot skips this check in the next micro-batch. But if the checkpoint
     was rolled back by one, an earlier run may have begun that micro-batch under any name of the query.
@@ -249,9 +250,9 @@ def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
 def require_repeated(empty: Iterable[Attempt], entries: Mapping[int, Entry]) -> None:
     """Raise LedgerError if rows are recorded for a batch that its tasks have not repeated.
 
-    `empty` are attempts that succeeded without rows. Another attempt of such a slot may have had rows, and have written
-    them: a copy of the task, or a task of an earlier attempt of the stage. Or an earlier run has recorded slots that this
-    run does not have, and no slot with rows has waited for these.
+    `empty` are attempts that succeeded without rows. Another attempt of such a slot may have written rows: a copy of the
+    task, or a task of an earlier attempt of the stage. An earlier run may also have recorded slots that this run does not
+    have. Slots with rows wait for such slots, but slots without rows do not.
     """
     attempts = list(empty)
     for attempt in attempts:
@@ -266,16 +267,16 @@ def require_repeated(empty: Iterable[Attempt], entries: Mapping[int, Entry]) -> 
 
 
 def unverified(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
-    """The slots that another run recorded for this micro-batch, and that this run has not verified yet."""
+    """Return the slots of this micro-batch that another run recorded, and that this run has not verified yet."""
     found = (e for e in entries.values() if e.batch == attempt.batch and not attempt.has_recorded(e))
     return tuple(sorted(entry.slot for entry in found))
 
 
 def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
-    """The slots that an unrecorded slot waits for.
+    """Return the slots that an unrecorded slot waits for.
 
-    Each look checks that no entry is ahead. If one is, a later run has completed the micro-batch while this attempt waited:
-    its entries were overwritten, not verified.
+    Raise if an entry is ahead: then a later run has completed the micro-batch while this attempt waited, and has
+    overwritten the micro-batch's entries instead of verifying them.
     """
     for entry in entries.values():
         _require_not_ahead(attempt, entry)
@@ -286,7 +287,7 @@ def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
 
 
 def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]) -> tuple[str, ...]:
-    """The ledgers where another run recorded slots of this micro-batch that this run has not verified."""
+    """Return the ledgers where another run recorded slots of this micro-batch that this run has not verified."""
     for entry in chain.from_iterable(others.values()):
         _require_not_ahead(attempt, entry)
     return tuple(
@@ -297,15 +298,14 @@ def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]
 
 
 def _was_accepted(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
-    """True if the write has an entry of this batch under its present name: then it has no earlier name."""
+    """True if the write has an entry of this batch under its present name, and so had no earlier name for this batch."""
     return any(entry.batch == attempt.batch for entry in entries.values())
 
 
 def _may_be_renumbered(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
     """True if batchId may have been set or left out since the write tried this batch.
 
-    A job may be any query's write, and is suspect only while it has no entry at all: queries and jobs often have the same
-    numbers.
+    Queries and jobs often have the same numbers. A job is therefore suspected only while it has no entry at all.
     """
     if attempt.is_job:
         return not entries
@@ -313,7 +313,10 @@ def _may_be_renumbered(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
 
 
 def _require_not_renamed(attempt: Attempt, earlier: Mapping[str, Collection[Entry]]) -> None:
-    """Raise if this batch is recorded under an earlier name. Entries of other batches may be of other queries and jobs."""
+    """Raise if this batch is recorded under an earlier name.
+
+    Ignore entries with other batch numbers, because they can belong to other queries and jobs.
+    """
     ledgers = sorted(
         ledger for ledger, entries in earlier.items() if any(entry.batch == attempt.batch for entry in entries)
     )
@@ -343,9 +346,9 @@ def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
 
 
 def _require_alone(attempt: Attempt, entries: Collection[Entry]) -> None:
-    """Raise if another run has recorded a batch that this run had begun: all earlier runs have ended before.
+    """Raise if another run has recorded a batch after this run had begun it. All earlier runs had ended by then.
 
-    That other run has the same checkpoint, or a copy of it. Its micro-batches may have rows of other micro-batches of ours.
+    The other run has the same checkpoint, or a copy of it. Its micro-batches may have other rows than this run's.
     """
     begun = [attempt.since, *(entry.batch for entry in entries if entry.run == attempt.run)]
     since = min((batch for batch in begun if batch is not None), default=attempt.batch)
@@ -363,7 +366,7 @@ def _require_alone(attempt: Attempt, entries: Collection[Entry]) -> None:
 
 
 def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:
-    """Two jobs of a group that were planned at the same time have the same number, and commit different offsets."""
+    """Raise if another job has the same number: two jobs of a group that were planned at the same time share a number."""
     other = next((e for e in entries if e.batch == attempt.batch and e.ends != attempt.ends), None)
     if other is not None:
         raise UNFINISHED_JOB(
@@ -374,7 +377,10 @@ def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:
 
 
 def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
-    """A later call of the same micro-batch in the same run is another write, or the same one, tried again by the user."""
+    """Raise if an earlier call of the same run has recorded this micro-batch under a name that the user did not give.
+
+    The later call is another write, or the user tries the same write again.
+    """
     if attempt.is_named or not attempt.write:
         return
     others = [e for e in entries if (e.batch, e.run) == (attempt.batch, attempt.run) and e.write != attempt.write]

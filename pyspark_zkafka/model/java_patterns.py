@@ -95,7 +95,7 @@ def translate(regex: str) -> list[Alternative]:
 
 
 def _unquoted(match: re.Match[str]) -> str:
-    r"""The characters between \Q and \E, each escaped; other escapes stay."""
+    r"""Escape each character between \Q and \E. Leave other escapes unchanged."""
     if match[1] is None:
         return match[0]
     return "".join(c if c.isalnum() and not c.isdigit() else f"\\x{{{ord(c):x}}}" for c in match[1])
@@ -139,7 +139,7 @@ class _Parser:
         return found
 
     def alternatives_of_all(self) -> list[Alternative]:
-        """Parse the whole text. Alternatives without a lookaround become one."""
+        """Parse the whole text. Alternatives without a lookaround become one alternative."""
         plain: list[str] = []
         found: list[Alternative] = []
         while True:
@@ -165,7 +165,7 @@ class _Parser:
         return "|".join(found)
 
     def sequence(self, looks: list[tuple[str, bool]] | None = None) -> str:
-        """Parse the items up to a bar or the end. Lookarounds at both ends are added to `looks`; others are refused."""
+        """Parse the items up to a bar or the end. Add lookarounds at both ends to `looks`, and refuse other lookarounds."""
         found: list[str] = []
         consumes = False
         behind: int | None = None
@@ -189,7 +189,7 @@ class _Parser:
         return "".join(found)
 
     def look(self) -> tuple[str, str, bool] | None:
-        """Parse a lookaround, if there is one here: its kind, its pattern, and whether it must match."""
+        """Parse a lookaround. Return its kind, its pattern, and whether it must match; None if there is no lookaround."""
         group = _GROUP.match(self.text, self.at)
         if group is None or group["look"] is None:
             return None
@@ -205,7 +205,7 @@ class _Parser:
         return kind, pattern, group["look"].endswith("=")
 
     def item(self) -> _Item | None:
-        """Parse an atom with its repetition; None for flags."""
+        """Parse an atom with its repetition. Return None for flags."""
         start, char, before = self.at, self.text[self.at], self.parts
         if char in "*+?":
             raise self.error(f"a {char} that repeats nothing")
@@ -251,7 +251,7 @@ class _Parser:
         return re.sub(r"\b0+(?=\d)", "", found[0])
 
     def group(self) -> _Item | None:
-        """Parse a group; None for flags that apply to the rest of the enclosing group."""
+        """Parse a group. Return None for flags that apply to the rest of the enclosing group."""
         start, folds = self.at, self.folds
         found = self.match(_GROUP)
         if found is None:
@@ -426,7 +426,7 @@ def _property(name: str) -> frozenset[str] | None:
 
 
 def _emit(characters: frozenset[str] | set[str]) -> str:
-    """Return the RE2 pattern for one of the characters."""
+    """Return the RE2 pattern that matches any one of the characters."""
     if len(characters) == 1:
         (char,) = characters
         is_plain = char == "_" or (char.isascii() and char.isalnum())

@@ -70,7 +70,7 @@ class QueryName:
 
     @staticmethod
     def belongs(base: str, query: str) -> bool:
-        """True for the base of a query's ledger, whatever its prefix and its writer are.
+        """True if `base` is the base of a ledger of the query, with any prefix and any writer.
 
         >>> QueryName.belongs("team-8f1c-orders", "8f1c"), QueryName.belongs("team-8f1c2", "8f1c")
         (True, False)
@@ -88,7 +88,7 @@ class QueryName:
 
     @staticmethod
     def unnumbered(prefix: str, *writers: str) -> re.Pattern[str]:
-        """A pattern for the ledger bases of a write without batchId, in any query, with one of these writers or none.
+        """Return a pattern for the ledger bases of a write without batchId, in any query, for these writers or no writer.
 
         >>> bool(QueryName.unnumbered("z", "orders").fullmatch("z-8f1c2d3e-0000-4000-8000-000000000001-orders"))
         True
@@ -97,7 +97,7 @@ class QueryName:
 
 
 class LedgerGroup(NamedTuple):
-    """A group of a ledger: its `number`-th, with a key for each of `width` partitions."""
+    """Group `number` of a ledger, counted from 0, with a key for each of `width` partitions."""
 
     base: str
     width: int
@@ -108,7 +108,7 @@ class LedgerGroup(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> LedgerGroup | None:
-        """The parts of a group's name; None for a group that is no ledger's.
+        """Parse the name of a ledger's group. Return None for any other group.
 
         >>> LedgerGroup.parse("zkafka-8f1c.slots-4-1")
         LedgerGroup(base='zkafka-8f1c', width=4, number=1)
@@ -120,14 +120,14 @@ class LedgerGroup(NamedTuple):
 
 
 class LedgerKey(NamedTuple):
-    """Where an entry is stored: a group, and a partition of the ledger's topic."""
+    """The key under which an entry is stored: a group, and a partition of the ledger's topic."""
 
     group: str
     partition: int
 
 
 def key_of(name: QueryName, slot: int, width: int) -> LedgerKey:
-    """The key of a slot; no other slot of the query has it at the same width.
+    """Return the key of a slot. At the same width, no other slot of the query has this key.
 
     >>> key_of(QueryName("zkafka", "8f1c"), 5, width=4)
     LedgerKey(group='zkafka-8f1c.slots-4-1', partition=1)
@@ -136,13 +136,16 @@ def key_of(name: QueryName, slot: int, width: int) -> LedgerKey:
 
 
 class SinkIdentity(NamedTuple):
-    """A topic, and its id in Kafka (a text) or the czxid of its znode (a number), which change if it is created again."""
+    """A topic, and its id in Kafka (a text) or the czxid of its znode (a number).
+
+    Both ids change if the topic is created again.
+    """
 
     topic: str
     identity: str | int
 
     def replaces(self, other: SinkIdentity | None) -> bool:
-        """True if `other` is a topic of the same name that was deleted; False where nobody can tell.
+        """True if `other` is a deleted topic of the same name. False if the two identities cannot be compared.
 
         >>> SinkIdentity("orders", 12).replaces(SinkIdentity("orders", 7))
         True
@@ -161,8 +164,8 @@ class Entry:
     - `batch`: the number of the micro-batch, or of the batch job.
     - `rows`, `digest`: the number of the rows, and their hash regardless of their order (`rows.RowDigest`).
     - `run`: the run of the query that wrote the rows, or found that they were written already.
-    - `write`: the call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
-    - `at_ms`: the worker's time of the write, in milliseconds since 1970: for people only. 0 if unknown.
+    - `write`: the call that wrote the rows, where one micro-batch may have several calls (``foreachBatch``); else empty.
+    - `at_ms`: the worker's time of the write, in milliseconds since 1970, for people only. 0 if unknown.
     - `ends`: the offsets that a batch job commits to its group after all slots (`canonical_json`); otherwise empty.
     - `sink`: the topic of the rows, if the option ``topic`` names it and its identity is known.
     """
@@ -179,7 +182,10 @@ class Entry:
 
 
 def encode(entry: Entry) -> str:
-    """An entry as the metadata of an offset: JSON of some 200 characters and `ends`; brokers accept 4,096 by default."""
+    """Encode an entry as the metadata of an offset: JSON of about 200 characters, plus `ends`.
+
+    Brokers accept 4,096 bytes by default.
+    """
     values: dict[str, Any] = {
         "v": _VERSION,
         "slot": entry.slot,
@@ -200,7 +206,7 @@ def encode(entry: Entry) -> str:
 def decode(metadata: str, place: str = "The ledger") -> Entry:
     """Decode the entry in the metadata of an offset, and ignore text after it. `place` names the key in errors.
 
-    Raises LedgerError (UNREADABLE_LEDGER) for anything else: ignoring it would mean writing rows again.
+    Raises LedgerError (UNREADABLE_LEDGER) for any other text. To ignore an unreadable entry could write its rows again.
     """
     try:
         found, _ = json.JSONDecoder().raw_decode(metadata)
@@ -229,7 +235,7 @@ def _are_offsets(found: Any) -> bool:
 
 
 def _is_sink(found: Any) -> bool:
-    """True for a SinkIdentity as JSON has it, or None."""
+    """True for a SinkIdentity as JSON encodes it (a list of two), and for None."""
     if found is None:
         return True
     if not isinstance(found, list) or len(found) != 2:
@@ -252,20 +258,20 @@ def _unreadable(metadata: str, place: str) -> LedgerError:
 
 
 def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
-    """The last entry of each slot, which may have several keys if the topic grew before the query wrote anything.
+    """Return the last entry of each slot. A slot has several keys if the topic grew before the query wrote anything.
 
-    Two entries of a micro-batch are of the same rows; the later one names the last run that has verified them.
+    Two entries of a slot with the same batch have the same rows. The later entry names the last run that verified them.
     """
     found: dict[int, Entry] = {}
     for entry in entries:
-        # Of equal ones, the last: `max` returns its first argument.
+        # `max` returns its first argument if both are equal, so the later entry comes first.
         found[entry.slot] = max(entry, found.get(entry.slot, entry), key=lambda e: (e.batch, e.at_ms))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class GroupJob:
-    """A job of a group's ledger, and the offsets that it commits. Runs that repeat a job have its number."""
+    """A job of a group's ledger, and the offsets that it commits. A run that repeats a job keeps the job's number."""
 
     query: str
     number: int
@@ -296,7 +302,7 @@ class LastJob:
 def job_names(
     group: str, offsets: Iterable[TopicPartition], writer: str | None = None, *, is_member: bool
 ) -> tuple[str, str]:
-    """Return the name under which a group's jobs are recorded, and the other name that these partitions may be under.
+    """Return the name under which a group's jobs are recorded, and the other name that jobs of these partitions may have.
 
     Members of a group run at the same time, so each has its own name. Names of groups and writers have no colon, so that
     jobs of other groups have other names.
@@ -317,7 +323,7 @@ def _hash_of(offsets: Iterable[TopicPartition]) -> str:
 
 
 def is_ledger_of(base: str, group: str, offsets: Iterable[TopicPartition]) -> bool:
-    """Return True for the base of a ledger of the group, or of its member with these partitions, of any prefix and writer.
+    """Return True if `base` is of the group, or of its member with these partitions, with any prefix and any writer.
 
     >>> is_ledger_of("team-group.billing:audit", "billing", []), is_ledger_of("team-group.billing-2", "billing", [])
     (True, False)
@@ -354,15 +360,15 @@ def group_job(
     committed: Mapping[TopicPartition, int],
     elsewhere: Sequence[LastJob] = (),
 ) -> GroupJob | None:
-    """Return the job that commits `ends`: a new job if the last ones are finished, or the unfinished one, repeated.
+    """Return the job that commits `ends`: a new job if the last jobs are finished, or the unfinished job, to be repeated.
 
-    None if the group has committed all of `ends`, because the job would look like an earlier one.
+    Return None if the group has already committed all of `ends`: such a job could not be distinguished from a finished job.
 
     `query` is the first of `job_names`. `last` are the last jobs of the ledgers of both names, and `elsewhere` the last
     jobs under other prefixes, writers and topics. `committed` are the group's offsets of the partitions of all these jobs.
 
-    Raises LedgerError. UNFINISHED_JOB: a last job wrote rows without committing its offsets, and this job would commit
-    others. LEDGER_MOVED: the same, for a job elsewhere.
+    Raises LedgerError. UNFINISHED_JOB: a job in `last` wrote rows without committing its offsets, and this job would commit
+    other offsets. LEDGER_MOVED: a job in `elsewhere` wrote rows of these partitions without committing its offsets.
     """
     for job in elsewhere:
         if (unfinished := job.unfinished(committed)) and not job.partitions.isdisjoint(ends):

@@ -82,7 +82,7 @@ class ClaimOwner:
 
 
 def host_port(host: str, port: int) -> str:
-    """Return an address as options have it.
+    """Format an address as in options, with brackets around an IPv6 address.
 
     >>> host_port("kafka1", 9092), host_port("::1", 9092)
     ('kafka1:9092', '[::1]:9092')
@@ -146,7 +146,7 @@ class ClusterSnapshot:
     """A cluster at one moment, read from ZooKeeper or from a broker's metadata.
 
     - `topics`: the requested topics that exist.
-    - `states`: the states of their partitions. A partition that is being created has none yet.
+    - `states`: the states of their partitions. A partition that is being created has no state yet.
     - `kraft_epoch`: the epoch of KRaft's controller, which ZooKeeper records during and after a migration; otherwise -1.
     - `unreadable`: the errors of malformed znodes, by path. The snapshot leaves out their brokers and topics.
     """

@@ -1,4 +1,4 @@
-"""Start and end of a read: their specification, and its resolution to offsets.
+"""Start and end of a read: how they are specified, and how they are resolved to offsets.
 
 `LogOffsets`, which the admin client implements, asks the brokers for offsets of logs.
 """
@@ -20,7 +20,7 @@ from pyspark_zkafka.retries import Retry
 EARLIEST: Literal[-2] = -2
 LATEST: Literal[-1] = -1
 HIGH_WATERMARK: Literal[-3] = -3
-"""The end of a log with its open transactions. With read_committed, `LATEST` stops before them. Not valid in options."""
+"""The end of a log, including open transactions. With read_committed, `LATEST` excludes them. Not valid in options."""
 
 ResetPolicy = Literal["earliest", "latest", "error"]
 
@@ -41,7 +41,7 @@ Position = int | AtTimestamp
 
 @dataclass(frozen=True, slots=True)
 class FromEdge:
-    """An offset that is `records` after the earliest, or, if negative, before the latest. Never outside the log."""
+    """The offset `records` after the earliest or latest offset, or before it if negative. Never outside the log."""
 
     edge: Literal[-2, -1]
     records: int
@@ -93,7 +93,7 @@ class LogOffsets(Protocol):
     def high_watermarks(
         self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """Return the ends of logs with their open transactions; empty if `LATEST` includes these."""
+        """Return the ends of logs, including open transactions. Empty if `LATEST` already includes open transactions."""
         ...
 
 
@@ -162,7 +162,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The ranges of a read, in the given order of partitions, and the starts and ends to report."""
+    """The ranges of a read, in the given order of partitions, and the starts and ends that lie outside their logs."""
 
     ranges: tuple[OffsetRange, ...]
     outside: tuple[Outside, ...] = ()
@@ -186,12 +186,13 @@ def resolve(
 
     `end` names every partition; see `check_named`. Neither end has an `Ago`; see `OffsetSpec.at`.
 
-    - `retry` requests the log's end again for an offset that is beyond it. Up to Kafka 2.1 a new leader may report an end
-      that is too low at first (KAFKA-7703).
+    - `retry` requests the log's end again if an offset lies beyond it. Up to Kafka 2.1, a new leader may at first report an
+      end that is too low (KAFKA-7703).
     - `committed` has the group's offsets, if `start` is "committed".
     - `reset` is the start of partitions without a committed offset, and of partitions that `start` does not name. None is
       latest, as in Kafka.
-    - `no_match`: what to do if no record is at or after a starting timestamp. An ending timestamp is then the log's end.
+    - `no_match`: the start is the log's end ("latest") or an error if no record is at or after a starting timestamp. An
+      ending timestamp that no record reaches is always the log's end.
     - `timeout_s` limits each request, if it is shorter than the client's own time-out.
 
     Returns one range per partition, `start <= until`, both inside the log. An explicit or committed offset outside the log

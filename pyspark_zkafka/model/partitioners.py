@@ -10,10 +10,10 @@ fnv1a        32-bit FNV-1a, absolute value of the signed result         librdkaf
 roundrobin   none: keys are ignored                                     Java's ``RoundRobinPartitioner``
 ===========  =========================================================  ================================================
 
-The partition is the hash modulo the number of all partitions, also partitions without a leader, so that a key keeps its
-partition when a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
+The partition is the hash modulo the number of all partitions. Partitions without a leader count, too, so that a key keeps
+its partition when a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
 
-An empty key has a hash. (librdkafka's ``consistent`` sends null keys to partition 0; here they go to the next partition.)
+An empty key has a hash. A null key has none. (librdkafka's ``consistent`` sends null keys to partition 0.)
 
 References
 ----------
@@ -40,7 +40,7 @@ from pyspark_zkafka.model.spark_types import spark_name
 ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
 Hashes: TypeAlias = "npt.NDArray[np.int32]"
 HashKeys: TypeAlias = "Callable[[str, ArrowColumn], Hashes]"
-"""Hashes keys by the name of the hash (murmur2, murmur3, crc32, fnv1a): 32 bits, signed, 0 for a null."""
+"""Function from the name of a hash (murmur2, murmur3, crc32, fnv1a) and keys to hashes: 32 bits, signed, 0 for null."""
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 _MURMUR2_SEED = 0x9747B28C
@@ -112,9 +112,9 @@ _HASHES: dict[str, Callable[[bytes], int]] = {
 class Router:
     """Router of the rows of one topic: immutable, pickle-safe, made once on the driver and used by every task.
 
-    `partitions` is the number of the topic's partitions. `available` has the ones with a leader; if it is empty, rows
-    without a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` is for error
-    texts.
+    `partitions` is the number of the topic's partitions. `available` has the partitions with a leader. If it is empty, rows
+    without a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` appears only in
+    error texts.
 
     Raises UnknownTopic (``TOPIC_WITHOUT_PARTITIONS``) or OptionError (``UNKNOWN_PARTITIONER``).
     """
@@ -142,8 +142,9 @@ class Router:
     ) -> tuple[Hashes, int]:
         """Return the partition of each of `rows` rows, and the counter for the next batch.
 
-        - `keys` are binary or string; null is a row without a key, and None means that no row has one.
-        - `explicit` has the partitions that rows specify, as integers. They take precedence over keys. Null is none.
+        - `keys` are binary or string. Null is a row without a key, and None means that no row has a key.
+        - `explicit` has the partitions that rows specify, as integers. They take precedence over keys. Null specifies no
+          partition.
         - `start` is the counter of rows without a hash. Concurrent tasks should start at different counters, or else their
           first rows all go to the same partition.
         - `hash_keys` is the function of that name, or a faster equivalent.
@@ -170,7 +171,7 @@ class Router:
         return routed, start + count
 
     def _assign_explicit(self, explicit: ArrowColumn, routed: Hashes) -> npt.NDArray[np.bool_]:
-        """Write the explicit partitions into `routed`. Return a mask of the rows that have none."""
+        """Write the explicit partitions into `routed`. Return a mask of the rows without an explicit partition."""
         unassigned = nulls(explicit)
         requested = explicit.fill_null(0).to_numpy()
         wrong = np.flatnonzero(((requested < 0) | (requested >= self.partitions)) & ~unassigned)

@@ -33,7 +33,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches a regular expression, or of all others if it `excludes`."""
+    """All partitions of the topics whose whole name matches a regular expression. With `excludes`, of all other topics."""
 
     pattern: str
     excludes: bool = False
@@ -91,7 +91,7 @@ def requested_topics(subscription: Subscription, names: Iterable[str] = ()) -> l
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """Return the subscribed partitions that exist, ordered by topic and number; `missing_topics` has the others."""
+    """Return the subscribed partitions that exist, ordered by topic and number. See `missing_topics` for the others."""
     existing = [tp for topic in requested_topics(subscription, snapshot.topics) for tp in snapshot.partitions(topic)]
     if not isinstance(subscription, Assign):
         return existing
@@ -117,9 +117,9 @@ def check_named(
     partitions: Collection[TopicPartition],
     optional: Collection[TopicPartition] = (),
 ) -> None:
-    """Raise OptionError if a start or end names an unsubscribed partition, or omits one of `partitions` not `optional`.
+    """Raise OptionError if a start or end names an unsubscribed partition, or omits a partition that is not `optional`.
 
-    It may name subscribed topics, and partitions of `assign`, that do not exist yet.
+    A start or end may name subscribed topics, and partitions of `assign`, that do not exist yet.
     """
     topics = set(requested_topics(subscription, {*spec.by_topic, *(tp.topic for tp in spec.by_partition)}))
     assigned = set(subscription.partitions) if isinstance(subscription, Assign) else None
@@ -152,7 +152,7 @@ def describe_missing(
 ) -> UnknownTopic:
     """Return the error for `missing_topics`, which is not empty.
 
-    `names` are the cluster's topics, to suggest the nearest. Without `may_wait`, the text suggests ``missingTopics=wait``.
+    The error suggests the nearest of `names`, the cluster's topics, and without `may_wait` also ``missingTopics=wait``.
     """
     remedy = "" if may_wait else "; with missingTopics=wait a stream waits for it, and a batch reads the others"
     if isinstance(subscription, SubscribePattern):
@@ -193,7 +193,7 @@ def offline_text(partitions: Collection[TopicPartition], snapshot: ClusterSnapsh
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """When a micro-batch is due, and how much it reads. None means no limit."""
+    """Limits that decide when a micro-batch is due, and how much it reads. None means no limit."""
 
     max_records: Annotated[int | None, "maxOffsetsPerTrigger"] = None
     max_bytes: Annotated[int | None, "maxBytesPerTrigger"] = None
@@ -205,22 +205,22 @@ class TriggerLimits:
         return self.max_records is None and self.max_bytes is None and self.min_records is None
 
     def holds_back(self, available_records: int, since_last_ms: float) -> bool:
-        """Return True if the micro-batch must wait for more records, as KafkaMicroBatchStream.delayBatch of Spark 4.2.
+        """Return True if the micro-batch must wait for more records, as KafkaMicroBatchStream.delayBatch of Spark 4.2 does.
 
         `available_records` is the whole backlog, in offsets. `since_last_ms` is the time since a micro-batch was last due.
-        It is infinite at the first planning call of a run, which never waits.
+        It is infinite at the first planning call of a run, so that the first micro-batch never waits.
         """
         return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
 
     def apply(self, ranges: _Ranges, record_bytes: Mapping[TopicPartition, float]) -> dict[TopicPartition, OffsetRange]:
-        """Shorten each range to the stricter of both limits.
+        """Shorten each range to the stricter of the limits in records and in bytes.
 
         Each partition gets a share in proportion to its backlog in records or bytes, rounded down, but at least one record.
         The total exceeds `max_records` by less than one record per partition. KafkaMicroBatchStream.rateLimit of Spark 4.2
         computes in doubles.
 
-        `record_bytes` is the mean size of a partition's records; less than one byte counts as one. A partition without a
-        size gets the mean of the others, or 1 KiB.
+        `record_bytes` is the mean size of each partition's records. A mean below one byte counts as one byte. A partition
+        without a size gets the mean of the other partitions, or 1 KiB.
         """
         limited = [dict(ranges)]
         if self.max_records is not None:
@@ -243,11 +243,11 @@ def _shorten(ranges: _Ranges, limit: int, total: int | Fraction) -> dict[TopicPa
 def split_ranges(
     ranges: Sequence[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cut the ranges as KafkaOffsetRangeCalculator of Spark 4.2 does, without the empty ones.
+    """Cut the ranges as KafkaOffsetRangeCalculator of Spark 4.2 does, and leave out empty ranges.
 
-    Each range is first cut into parts of at most `max_records`. If that gives fewer than `min_partitions`, large ranges are
-    cut further, in proportion to their sizes. Ranges that stay whole are left out of the proportion, so that the number of
-    parts is only about `min_partitions`.
+    Each range is first cut into parts of at most `max_records`. If there are fewer parts than `min_partitions`, large parts
+    are cut further, in proportion to their sizes. Parts that stay whole are left out of the proportion, so that the final
+    number of parts is only about `min_partitions`.
     """
     parts = [r for r in ranges if r.size > 0]
     if max_records is not None:
@@ -268,7 +268,7 @@ def _share(size: int, total: int, parts: int) -> int:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Cut a range into `parts` nearly equal parts, the larger ones last, or into one for each offset if these are fewer."""
+    """Cut a range into `parts` nearly equal parts, the larger parts last. Each part has at least one offset."""
     cuts: list[OffsetRange] = []
     start, parts = whole.start, min(parts, whole.size)
     for part in range(parts):
@@ -310,7 +310,7 @@ def make_splits(
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Choose a broker's endpoint by the listener's `name`, or else the first with `security_protocol`."""
+    """The choice of a broker's endpoint: by the listener's `name`, or else the first endpoint with `security_protocol`."""
 
     name: str | None = None
     security_protocol: str = "PLAINTEXT"
@@ -344,12 +344,12 @@ def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int 
 
 
 def in_fixed_order(splits: Iterable[Split]) -> list[Split]:
-    """Sort the splits, whoever leads: Spark numbers tasks in this order, and a repeated job or micro-batch has the same.
+    """Sort the splits independently of their leaders. A repeated job or micro-batch therefore has the same tasks.
 
-    The first piece of each partition comes first, then the second ones. Partitions are sorted by number, since consecutive
-    partitions of a topic usually have different leaders.
+    The first piece of each partition comes first, then the second pieces, and so on. Partitions are sorted by number first,
+    because consecutive partitions of a topic usually have different leaders.
     """
     ordered = sorted(splits, key=lambda split: (split.partition, split.start))
     pieces = (n for _, own in groupby(ordered, key=lambda split: split.partition) for n, _ in enumerate(own))
-    places = [(n, split.partition.partition, split.partition.topic) for n, split in zip(pieces, ordered, strict=True)]
-    return [ordered[index] for index in sorted(range(len(ordered)), key=places.__getitem__)]
+    ranks = [(n, split.partition.partition, split.partition.topic) for n, split in zip(pieces, ordered, strict=True)]
+    return [ordered[index] for index in sorted(range(len(ordered)), key=ranks.__getitem__)]

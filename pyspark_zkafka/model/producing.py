@@ -6,9 +6,11 @@ sends the requests that `requests` returns, in order, on one connection per brok
 Rules, which `tests/simulation/test_producing.py` checks against a broker of values:
 
 - A batch that was sent keeps its bytes, sequence and position until the brokers' answer is definite.
-- A batch that is too large for the topic is split. Its parts share its sequences and its position, and are sent one at a
-  time, so the batches behind it keep theirs. If the batch was written after all, brokers refuse the parts as out of order.
-- Batches of a partition never overtake each other: after a failure the next one is sent only when no other is in flight.
+- A batch that is too large for the topic is split. The parts share its sequences and its position, and are sent one at a
+  time, so that later batches keep their sequences. If the batch was written after all, brokers refuse the parts as out of
+  order.
+- Batches of a partition never overtake each other: after a failure, the next batch is sent only when no other batch is in
+  flight.
 - A batch may have been written unless it was never sent, or each attempt was refused before the append.
 
 References
@@ -81,12 +83,15 @@ class ProducerId(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """Records of one partition, closed. `data` is the driver's.
+    """A closed batch of records of one partition.
 
-    Its delivery timeout counts from `waits_since`: see `Producing.due_at`. `sequence` and `position`, its number among the
-    batches of its partition, are None until it is sent. `answer` is the error of its last attempt, `NONE` without an
-    answer. After an attempt without an answer it `is_unanswered`: a broker may write it later. It `is_too_large` once a
-    broker has said so.
+    - `waits_since`: the start of the delivery timeout, see `Producing.due_at`.
+    - `data`: for the driver only.
+    - `sequence`, `position`: the first sequence, and the batch's number among the batches of its partition. Both are None
+      until the batch is sent.
+    - `answer`: the error of the last attempt, `NONE` without an answer.
+    - `is_unanswered`: an attempt had no answer, and a broker may still write the batch later.
+    - `is_too_large`: a broker has refused the batch because of its size.
     """
 
     partition: TopicPartition
@@ -164,7 +169,7 @@ class Producing:
     registered in the open transaction, and lost sequences fail the transaction instead of changing the producer id.
     `halves` splits a batch of several records in two, each with at least one record.
 
-    - `producer`: None until `start` has set it, and while a new one is needed; see `needs_producer`.
+    - `producer`: None before `start`, and while a new producer id is needed; see `needs_producer`.
     - `failed`: the first batch that could not be delivered. Once set, nothing is sent any more.
     - `delivered`: the task's acknowledged records by partition.
     - `most_in_flight`: the batches of a partition that a broker remembers.
@@ -186,7 +191,7 @@ class Producing:
         self.most_in_flight = MOST_IN_FLIGHT
         self._refused_bytes: dict[str, int] = {}  # by topic, the smallest size that was too large
         self._partitions: dict[TopicPartition, _Partition] = {}
-        self._active: dict[TopicPartition, _Partition] = {}  # those with batches
+        self._active: dict[TopicPartition, _Partition] = {}  # partitions with batches
         self._leaders: dict[TopicPartition, int] = {}
         self._requests_in_flight: dict[int, dict[int, Produce]] = {}
         self._acknowledged_at: dict[int, float] = {}  # by broker
@@ -232,7 +237,7 @@ class Producing:
         self._registered.clear()
 
     def lead(self, leaders: Mapping[TopicPartition, int | None]) -> None:
-        """Note the leaders of partitions; None for a partition without one."""
+        """Note the leaders of partitions. None means that a partition has no leader."""
         for partition, leader in leaders.items():
             if leader != self._leaders.get(partition):
                 self._depose(partition)
@@ -247,7 +252,7 @@ class Producing:
         now: float,
         removed: Collection[TopicPartition] = (),
     ) -> None:
-        """Note a broker's answer to a request; a partition that it leaves out was not answered.
+        """Note a broker's answer to a request. A partition that the answer leaves out has no answer.
 
         `removed` are the partitions from which the brokers have removed the acknowledged records, and forgotten the
         producer with them.
@@ -274,7 +279,7 @@ class Producing:
             self._fail(self._active[partition].waiting[0], code)
 
     def drop(self, *, in_flight: bool) -> list[Batch]:
-        """Forget the batches that are not in flight, or all, and return them.
+        """Forget the batches that are not in flight, or with `in_flight` all batches, and return them.
 
         Without transactions, nothing is sent until `begin`.
         """
@@ -299,10 +304,10 @@ class Producing:
                 self._fail(partition.waiting[0], OVERDUE)
 
     def due_at(self, batch: Batch) -> float:
-        """The end of a batch's delivery timeout, which starts again whenever the leader acknowledges other batches.
+        """Return the end of a batch's delivery timeout, which starts again whenever the leader acknowledges other batches.
 
-        On a slow link, a full queue takes longer. It does not start again without a leader, or while the last answer to
-        the batch is a refusal.
+        On a slow link, a full queue takes longer than one timeout. The timeout does not start again without a leader, or
+        while the last answer to the batch is a refusal.
         """
         return self._waits_since(batch) + self._delivery_timeout_s
 
@@ -316,7 +321,7 @@ class Producing:
         return [tp for tp, partition in self._active.items() if partition.waiting and tp not in self._leaders]
 
     def unregistered(self, others: Collection[TopicPartition] = ()) -> list[TopicPartition]:
-        """The partitions with batches, and the others, that the open transaction does not have yet."""
+        """Return the partitions with batches, and of `others`, that are not registered in the open transaction yet."""
         if not self._transactional:
             return []
         return sorted({*self._active, *others} - self._registered)
@@ -371,11 +376,11 @@ class Producing:
         # A broker that does not know the producer accepts any sequence, and so would accept a later batch first.
         if partition.is_retrying or not partition.is_known:
             return not partition.in_flight
-        # Brokers may have written all batches after one without an answer, and remember only the last five.
+        # Brokers may have written all batches after a batch without an answer, and remember only the last five.
         return partition.next_position - partition.oldest < self.most_in_flight
 
     def _take(self, partitions: Collection[_Partition]) -> tuple[Batch, ...]:
-        """The next batch of each partition, as far as they fit into a request."""
+        """Take the next batch of each partition, as far as the batches fit into one request."""
         taken: list[Batch] = []
         size = 0
         for partition in partitions:
@@ -393,7 +398,7 @@ class Producing:
         return tuple(taken)
 
     def _next(self, partition: _Partition) -> Batch:
-        """The next batch of a partition, split while it is too large for the topic."""
+        """Return the next batch of a partition, after splitting it until it is small enough for the topic."""
         while self._must_split(batch := partition.waiting[0]):
             first, second = self._halves(batch)
             for part in (first, second):
@@ -407,9 +412,10 @@ class Producing:
         return batch
 
     def _must_split(self, batch: Batch) -> bool:
-        """True if the batch, or another one of its size, was refused as too large.
+        """True if the batch, or another batch of its size or smaller, was refused as too large.
 
-        A batch that may be in the log is not split because of another one: brokers recognise it, but not its halves.
+        A batch that may be in the log is not split because of another batch: brokers recognise the whole batch as written,
+        but not its halves.
         """
         is_larger = batch.size_bytes >= self._refused_bytes.get(batch.partition.topic, sys.maxsize)
         return batch.records > 1 and (batch.is_too_large or (is_larger and not batch.may_be_written))

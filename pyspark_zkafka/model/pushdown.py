@@ -1,7 +1,7 @@
 """Pushed-down filters, by which a plan leaves out partitions and offsets that cannot match.
 
-The engine evaluates every filter again on the rows. Timestamps are left to it: brokers may not find a record by its
-timestamp if records without one, from before Kafka 0.10, precede it.
+The engine evaluates every filter again on the rows. Filters on timestamps are left to the engine: brokers may not find a
+record by its timestamp if records without a timestamp, from before Kafka 0.10, precede it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Comparison:
 class PushedFilters:
     """The restrictions of a read by pushed-down filters.
 
-    `comparisons` are of the columns topic and partition. Only offsets in ``[from_offset, until_offset)`` can match.
+    `comparisons` concern the columns topic and partition. Only offsets in ``[from_offset, until_offset)`` can match.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -78,7 +78,7 @@ def pushed_filters(comparisons: Iterable[Comparison]) -> PushedFilters:
 
 
 def _offset_bounds(c: Comparison) -> tuple[int | None, int | None] | None:
-    """Return the half-open bounds of offsets for a comparison."""
+    """Return the half-open bounds of offsets for a comparison; None if a value is not an integer, or without values."""
     values = c.value if c.operator == "in" else (c.value,)
     if not values or not all(isinstance(v, int) for v in values):
         return None

@@ -64,8 +64,9 @@ class LagHistory:
     def advance(self, offsets: SourceOffsets, records: int) -> LagHistory:
         """Return the history after one more micro-batch.
 
-        The first micro-batch counts neither a rebalance nor commits, as there is nothing to compare with. A partition
-        without a known commit counts only a commit newer than all known ones: others may precede the query.
+        The first micro-batch counts neither a rebalance nor commits, as there is nothing to compare with. For a partition
+        without a known commit, only a commit that is newer than all known commits counts: an older commit may precede the
+        query.
         """
         owned = self.owned if offsets.latest is None else frozenset(offsets.latest)
         rebalanced = None not in (self.owned, owned) and owned != self.owned
@@ -160,11 +161,12 @@ class QueryLag:
 def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> QueryLag:
     """Complete the lag after a micro-batch.
 
-    `read` has the fields that name the micro-batch, its records, and its bytes if known. `history` includes them.
+    `read` has the fields that name the micro-batch, its records, and its bytes if known. `history` already includes this
+    micro-batch.
     """
     ranges = offsets.end.ranges
     behind = {tp: latest - ranges[tp].until for tp, latest in (offsets.latest or {}).items() if tp in ranges}
-    # Others commit the partitions that the query has lost since: they have no end.
+    # Another member commits the partitions that the query has lost. `latest` does not include these partitions.
     committed = [ranges[tp] for tp in offsets.mzxids if offsets.latest is None or tp in offsets.latest]
     has_commits = bool(history.mzxids)
     uncommitted = sum(max(0, planned.start - planned.committed) for planned in committed if planned.committed is not None)

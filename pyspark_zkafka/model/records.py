@@ -1,4 +1,4 @@
-"""The columns of records that are read: names, types, and how a batch is built from messages."""
+"""Columns of records that are read: their names and types, and batches of messages in these columns."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> I
 
 
 def parts_of(type: pa.DataType) -> list[pa.Field]:
-    """Return the fields of a struct, the field "element" of a list, or the field "value" of a map; else none."""
+    """Return the fields of a struct, the field "element" of a list, or the field "value" of a map; otherwise, no field."""
     if pa.types.is_struct(type):
         return list(type)
     if pa.types.is_list(type) or pa.types.is_large_list(type):
@@ -145,7 +145,7 @@ def parts_of(type: pa.DataType) -> list[pa.Field]:
 
 
 def shape_of(type: pa.DataType) -> str:
-    """Return a type for an error, with only the names of fields: a frame's schema may not say their types."""
+    """Format a type for an error message, showing field names only."""
     if pa.types.is_struct(type):
         return f"struct<{listing(field.name for field in type)}>"
     for inner in parts_of(type):
@@ -174,7 +174,8 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
     """Build a batch with one row for each message, in order, and the columns of the schema.
 
     There is at least one message. All messages are of one partition and without errors. `require_projection` accepts the
-    schema, whose headers may also be `RAW_HEADERS`: a message with a name that is not UTF-8 then has none.
+    schema, except that its headers may be `RAW_HEADERS`. Then the headers of a message are null if the name of a header is
+    not UTF-8.
 
     Raises UnreadableRecord: MALFORMED_UTF8 if a column is declared string and a record is not UTF-8, MALFORMED_TIMESTAMP if
     a timestamp does not fit Spark's microseconds.

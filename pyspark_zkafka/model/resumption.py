@@ -15,7 +15,8 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, NamedPosition, moves
 class StoredOffset:
     """A group's offset, and the ``mzxid`` of its znode: the ZooKeeper transaction that wrote it. None for Kafka's store.
 
-    Reports also have the time of that write and the znode's version. They have negative numbers, which mean no offset.
+    Reports also have the time of that write and the znode's version. An offset in a report may be negative, which means
+    that there is no offset.
     """
 
     offset: int
@@ -32,8 +33,8 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
     """Return the next offset to read of a newly assigned partition, None if it is unknown.
 
     The stream resumes after its last finished micro-batch if it committed the group's offset itself, at the end of that
-    micro-batch or of the one before. Any other offset is another member's progress or an operator's reset, and takes
-    precedence. A reset to the offset of the stream's own commit is recognized only by its `mzxid`.
+    micro-batch or of the previous micro-batch. Any other offset is another member's progress or an operator's reset, and
+    takes precedence. A reset to the offset of the stream's own commit is recognized only by its `mzxid`.
 
     `planned` is the partition's range in the checkpoint's last finished micro-batch, None if the stream never read it.
     `stored` is the group's offset, read after the partition was claimed. `last` is this process's last commit.
@@ -54,7 +55,7 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
     >>> resume(PlannedRange(20, 30, committed=0, mzxid=7, left=10), StoredOffset(10, mzxid=9))
     30
 
-    A query that committed 10 and perhaps 20 to Kafka, went on in ZooKeeper, and returns to Kafka:
+    A query that committed 10 and perhaps 20 to Kafka, continued in ZooKeeper, and returns to Kafka:
 
     >>> left = LeftOffset("kafka", 10, None, (20,)), LeftOffset("zookeeper", 80, 7, (90,))
     >>> planned = PlannedRange(80, 90, elsewhere=left)
@@ -69,8 +70,8 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
 def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
     """Return True if another member wrote the group's offset after the topic was created again.
 
-    `stored` is not `outdated`. An offset in Kafka's store may still be of the deleted topic, as brokers remove it some time
-    later. It counts only if it differs from the stream's own offsets, as `resume` compares them.
+    `stored` is not `outdated`. An offset in Kafka's store may still belong to the deleted topic, because brokers remove it
+    some time later. Such an offset counts only if it differs from the stream's own offsets, as `resume` compares them.
 
     >>> is_followed(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(20, mzxid=9), None)
     True
@@ -99,9 +100,9 @@ def without_left(
     by_store: Mapping[OffsetStore, Mapping[TopicPartition, StoredOffset]],
     left: Mapping[TopicPartition, Collection[LeftOffset]],
 ) -> dict[OffsetStore, dict[TopicPartition, StoredOffset]]:
-    """Return the offsets of a group's stores without what the query `left` in a store, if the other store has an offset.
+    """Return the offsets of a group's stores. Omit an offset that the query `left` in one store if the other has an offset.
 
-    The other store has the later one: of the query itself, or of another client.
+    The other store's offset is the later one. The query itself, or another client, committed it.
 
     >>> tp = TopicPartition("t", 0)
     >>> by_store = {"kafka": {tp: StoredOffset(20)}, "zookeeper": {tp: StoredOffset(50, 7)}}
@@ -131,7 +132,7 @@ def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | No
 
 
 def _is_left(left: LeftOffset, stored: StoredOffset) -> bool:
-    """Return True if the stored offset is what the query left in that store, or a copy of it in another store."""
+    """Return True if the stored offset is the query's own `left` offset in that store, or a copy of it in another store."""
     if stored.offset in left.pending:
         return True
     is_written_again = None not in (left.mzxid, stored.mzxid) and stored.mzxid != left.mzxid

@@ -34,10 +34,10 @@ _NULL_FIELD = b"\xff\xff\xff\xff"
 _MODULUS = 1 << 64
 
 Encode: TypeAlias = "Callable[[OutgoingBatch], OutgoingBatch]"
-"""Turns the key and value of one topic's rows, which have the frame's types, into bytes."""
+"""Function that encodes the keys and values of one topic's rows, which have the frame's types, as bytes."""
 
 HashRows: TypeAlias = "Callable[[OutgoingBatch], tuple[int, int]]"
-"""Returns the sums of the first and of the second halves of the hashes of a batch's rows, modulo 2**64."""
+"""Function from a batch to the sums of the first and of the second halves of its rows' hashes, modulo 2**64."""
 
 
 def _is_headers(kind: pa.DataType) -> bool:
@@ -156,7 +156,7 @@ class OutgoingBatch:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches, in order: Sail passes batches of 1,024 rows, and each one costs as much as thousands of rows."""
+    """Join small batches, in order. Sail passes batches of 1,024 rows, and a batch costs as much as thousands of rows."""
     parts: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -173,9 +173,9 @@ def outgoing(batch: pa.RecordBatch, topic: str | None, encode: Encode | None = N
     """Yield the batch's rows by topic, topics in the order of their first rows. `encode` is called with each topic's rows.
 
     Raises InvalidRow before the first part is returned. NULL_TOPIC, INVALID_TOPIC: without the option `topic`, a row has no
-    topic, or a topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z,
-    and not -1 ms, which leaves the time to the producer, as null does.
-    INVALID_HEADERS: a header has no key, or a key that is not UTF-8 or has a zero byte. Errors of `encode` pass through.
+    topic, or a topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z. Null and
+    -1 ms are allowed, and leave the time to the producer. INVALID_HEADERS: a header has no key, or a key that is not UTF-8
+    or has a zero byte. Errors of `encode` pass through.
     """
     if batch.num_rows == 0:
         return
@@ -267,7 +267,7 @@ def _invalid_headers(problem: str) -> InvalidRow:
 
 
 def first_not_utf8(data: pa.Array) -> int | None:
-    """Return the first row of a column of bytes that is not UTF-8, as Spark's strings may be any bytes; None if all are."""
+    """Return the first row that is not UTF-8, or None if all rows are. Spark's strings may be any bytes."""
     try:
         data.cast(pa.large_string() if _is_large(data.type) else pa.string())  # checks without a copy
     except pa.ArrowInvalid:
@@ -277,7 +277,7 @@ def first_not_utf8(data: pa.Array) -> int | None:
 
 
 def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Yield slices `(start, stop, bytes)` of rows of the given sizes: at most `most_rows`, and about `most_bytes`."""
+    """Yield slices `(start, stop, bytes)` of rows of the given sizes: at least one row, else within both limits."""
     ends = np.cumsum(sizes, dtype=np.int64)
     start, before = 0, 0
     while start < len(ends):

@@ -1,9 +1,9 @@
 """Names of topics, and topic filters: the regular expressions in options and in the registrations of group members.
 
 Filters have Java's syntax, as in Spark's own source and Kafka's consumers, and must match the whole name of a topic. Each
-member of a group matches the filters of all others against all topics. The matchers of Java and Python backtrack, and may
-never end for a filter such as ``(a+)+[.]``; Python's also holds the interpreter's lock. Filters are therefore translated
-and matched by RE2, through pyarrow: in time proportional to pattern and name, and without that lock.
+member of a group matches the filters of all other members against all topics. The matchers of Java and Python backtrack,
+and may never end for a filter such as ``(a+)+[.]``. Python's matcher also holds the interpreter's lock. Filters are
+therefore translated and matched by RE2, through pyarrow: in time proportional to pattern and name, and without that lock.
 
 References
 ----------
@@ -61,7 +61,7 @@ def shown_name(name: str) -> str:
 
 
 def describe_bad_names(option: str, names: Iterable[str]) -> str | None:
-    """Describe the topics of an option whose names Kafka does not allow; None if it allows all."""
+    """Describe the topics of an option whose names Kafka does not allow. Return None if Kafka allows all names."""
     bad = [name for name in names if not is_topic_name(name)]
     if not bad:
         return None
@@ -81,7 +81,7 @@ def require_topic_name(name: str) -> None:
 class TopicFilter:
     """A regex that must match the whole name of a topic; see `topic_filter`.
 
-    `names` are the alternatives that are plain names, and `alternatives` the others.
+    `names` are the alternatives that are plain names. `alternatives` are the other alternatives, translated for RE2.
     """
 
     names: frozenset[str]
@@ -144,7 +144,7 @@ def _matches(pattern: str, names: Collection[str]) -> list[bool]:
 
 
 def _plain_names(regex: str) -> tuple[frozenset[str], str | None]:
-    """Return the alternatives that are plain names, and the regex of the others, None if there are none."""
+    """Return the alternatives that are plain names, and the regex of all other alternatives, None if there are none."""
     if "(" in regex or "[" in regex or "\\" in regex:
         return frozenset(), regex  # a bar may be inside a group or a class
     alternatives = regex.split("|")

@@ -135,7 +135,7 @@ def _problem(view: str, name: str) -> str | None:
 
 
 def restrict(subscription: Subscription | None, topics: Iterable[str]) -> list[str]:
-    """Return the subscribed topics, sorted; all of them without a subscription."""
+    """Return the subscribed topics, sorted. Return all topics without a subscription."""
     found = set(topics)
     return sorted(found if subscription is None else found.intersection(requested_topics(subscription, found)))
 
