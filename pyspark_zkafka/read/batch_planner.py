@@ -109,7 +109,10 @@ def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: C
 def readable_partitions(
     subscription: Subscription, snapshot: ClusterSnapshot, *, skip_offline: bool
 ) -> list[TopicPartition]:
-    """Return the subscribed partitions that have a leader. Raises NoLeader for others, or logs them with `skip_offline`."""
+    """Return the subscribed partitions that have a leader.
+
+    Raises NoLeader if a partition has no leader. With `skip_offline`, logs such partitions instead.
+    """
     partitions = subscribed_partitions(subscription, snapshot)
     offline = snapshot.without_leader(partitions)
     if not offline:
@@ -129,9 +132,9 @@ def resolve_ranges(
     retry: Retry,
     pushed: PushedFilters | None = None,
 ) -> list[OffsetRange]:
-    """Return the ranges to read. `partitions` are the subscribed ones that the `pushed` filters admit.
+    """Return the ranges to read. `partitions` are the subscribed partitions that the `pushed` filters admit.
 
-    `committed` has the group's offsets, if the read starts there. Raises DataLoss for a start or end outside its log,
+    `committed` has the group's offsets, if the read starts at them. Raises DataLoss for a start or end outside its log,
     as in `plan_batch`. See `resolve` for `retry` and for other errors.
     """
     resolution = resolve(

@@ -34,8 +34,8 @@ RESTARTED_S = 30.0
 class ClusterState:
     """A cluster's snapshot, bootstrap servers and admin client. For one thread of one process.
 
-    `zookeeper` is open, or None to read the brokers' metadata alone. `group` has its members in ZooKeeper. With a group, a
-    read fails once all brokers have left ZooKeeper.
+    `zookeeper` is open, or None to read only the brokers' metadata. `group` is a group with members in ZooKeeper, or None.
+    With a group, a read fails once all brokers have left ZooKeeper.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ClusterState:
     def servers(self, snapshot: ClusterSnapshot | None = None) -> str:
         """Return the bootstrap servers of a snapshot, by default the current one, as ``host:port,...``.
 
-        While no broker is registered, returns the last known ones. Adds the present brokers to the user's servers, which
+        While no broker is registered, returns the last known servers. Adds the present brokers to the user's servers, which
         may all be replaced while the query runs.
         """
         snapshot = self.snapshot() if snapshot is None else snapshot
@@ -92,7 +92,7 @@ class ClusterState:
 
     @property
     def last_servers(self) -> str:
-        """The bootstrap servers by the last snapshot. Any thread may ask, once there is a snapshot."""
+        """The bootstrap servers of the last snapshot. Any thread may read them once there is a snapshot."""
         return self.servers(self._snapshot)
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
@@ -132,7 +132,7 @@ class ClusterState:
         )
 
     def topic_names(self) -> list[str]:
-        """Return the names of all topics, for the text of an error; none if they cannot be read now."""
+        """Return the names of all topics, for the text of an error. Empty if the names cannot be read now."""
         try:
             return (self._ensemble or self.brokers).topic_names()
         except ZKafkaError as error:
@@ -140,7 +140,7 @@ class ClusterState:
             return []
 
     def settled_snapshot(self) -> ClusterSnapshot:
-        """Return a snapshot in which all leaders are registered, if the controller elects new ones within the retries."""
+        """Return a snapshot in which all leaders are registered, if the controller elects them within the retries."""
         found = self.snapshot()  # before that, another leader may return in the same epoch
         for _ in range(self._retry.retries):
             if not any(s.leader != WITHOUT_LEADER and s.leader not in found.brokers for s in found.states.values()):
@@ -160,7 +160,7 @@ class ClusterState:
         return self._stale.is_set() or age_s > self._max_age_s
 
     def _refresh(self, before: ClusterSnapshot) -> ClusterSnapshot:
-        """Return a new snapshot, or the same one if the cluster cannot be read."""
+        """Return a new snapshot, or `before` if the cluster cannot be read."""
         problem: object = "there is no connection to ZooKeeper"
         ensemble = self._ensemble
         if ensemble is None or ensemble.connected:
@@ -185,9 +185,9 @@ class ClusterState:
         return before
 
     def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot | None:
-        """Confirm that topics are deleted; None if the brokers do not answer, or do not agree.
+        """Confirm that topics are deleted. Return a snapshot, or None if the brokers do not answer or do not agree.
 
-        ZooKeeper knows all topics; a broker that has just started may know none.
+        ZooKeeper knows all topics, but a broker that has just started may know no topic.
         """
         is_answered, seen = not self._is_polled, set[str]()
         for _ in range(max(self._retry.retries, 1) if self._is_polled else 1):
@@ -240,7 +240,7 @@ class ClusterState:
     def _without_brokers(self, group: str) -> ClusterStateError:
         """Return the error for a member in ZooKeeper without brokers. Retriable while the last broker may be restarting.
 
-        Members divide the partitions that ZooKeeper has. New ones do not appear there after the last broker has left.
+        Members divide the partitions that ZooKeeper has. New partitions do not appear there after the last broker has left.
         """
         if self._left_at is None:
             self._left_at = self._clock()
@@ -257,7 +257,7 @@ class ClusterState:
 
     @property
     def _ensemble(self) -> ZooKeeperClient | None:
-        """ZooKeeper's client; None without one, and once all brokers have left ZooKeeper."""
+        """ZooKeeper's client. None without ZooKeeper, and once all brokers have left it."""
         return None if self._have_brokers_left else self._zookeeper
 
     def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
@@ -274,7 +274,7 @@ class ClusterState:
 
 
 def _lacks_partitions(before: ClusterSnapshot, found: ClusterSnapshot) -> bool:
-    """Return True if a topic has fewer partitions than before, and is the same by its id."""
+    """Return True if a topic with an unchanged id has fewer partitions than before."""
     both = [(topic, found.topics[name]) for name, topic in before.topics.items() if name in found.topics]
     return any(
         now.topic_id is not None and now.topic_id == topic.topic_id and len(now.partitions) < len(topic.partitions)
@@ -297,5 +297,5 @@ def has_same_topics(snapshot: ClusterSnapshot, now: ClusterSnapshot) -> bool:
 
 
 def moved_topics(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:
-    """Return the topics with a partition whose leader has changed, or that had no leader and now has one."""
+    """Return the topics in which a partition has a new leader. The loss of a leader does not count."""
     return {tp.topic for tp in now.states if (leader := now.leader(tp)) is not None and leader != before.leader(tp)}

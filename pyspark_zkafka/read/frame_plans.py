@@ -60,10 +60,10 @@ class MicroBatch(NamedTuple):
 
 
 class PlanReuse:
-    """Warns, once a minute for each frame, that a micro-batch reads by the plan of an earlier one.
+    """Warnings, once a minute for each frame, that a micro-batch reads by the plan of an earlier micro-batch.
 
-    A worker that has read by the same plan in another micro-batch knows it. Other workers can only compare the plan's age:
-    Spark ends workers that are idle for a minute, and a micro-batch may also run for long.
+    A worker that has read by the same plan in another micro-batch can be certain. Other workers can only compare the plan's
+    age, which proves nothing: a micro-batch may also run for long. Spark ends workers that are idle for a minute.
     """
 
     def __init__(self, now: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
@@ -91,4 +91,4 @@ class PlanReuse:
 
 
 PLAN_REUSE = PlanReuse()
-"""The memory of this worker."""
+"""The plans that this worker has read by."""

@@ -1,11 +1,11 @@
-"""Hands batches to an engine that runs tasks as threads, without filling the queue from which it takes them.
+"""Hand batches to an engine that runs tasks as threads, without filling the engine's queue of batches.
 
-Sail reads each task in a thread that puts its batches into a queue, and keeps the GIL while the queue is full. If whatever
-empties the queue needs Python, such as a UDF, a Python writer or another read that it joins, neither can continue. A task
-therefore never has more batches lent than the queue has room for: it waits, without the GIL, until the engine has released
-some. An engine that collects batches, for a sort or a join, releases none. The task then reads on, and hands over the rest
-in few large batches, which the engine would keep in memory in any case. If the engine releases one after all, it was only
-slow, and the task waits again.
+Sail reads each task in a thread that puts its batches into a queue, and keeps the GIL while the queue is full. If the
+consumer of the queue needs Python, such as a UDF, a Python writer or a join with another read, neither can continue. A task
+therefore never lends more batches than the queue has room for. It waits, without the GIL, until the engine has released
+enough batches. An engine that collects batches, for a sort or a join, releases no batch. The task then continues to read,
+and hands over the rest in a few large batches, which the engine would keep in memory in any case. If the engine does
+release a batch, it was only slow, and the task waits again.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _MORE_PATIENCE = 4
 _GIVE_UP_S = 600.0
 _POLL_S, _LONGEST_POLL_S = 0.0005, 0.01
 _LARGEST_BYTES = 1024**3
-"""Of a joined batch: Arrow's columns of text hold at most 2 GiB."""
+"""The size of a joined batch: Arrow's columns of text hold at most 2 GiB."""
 
 
 class Loans:
-    """Counts the batches that an engine has not released. Open for its ``with`` block; batches may be released later."""
+    """The number of batches that an engine has not released. Open inside its ``with`` block; releases may come later."""
 
     def __init__(self) -> None:
         self._native = require()
@@ -58,16 +58,16 @@ class Loans:
 
         `schema` may have other time zones than the batch.
         """
-        place = CArray()
-        batch._export_to_c(place.address)
-        is_counted = self._native.lend(self._open, place.address)
-        exported = place.batch(schema)  # which releases it
+        array = CArray()
+        batch._export_to_c(array.address)
+        is_counted = self._native.lend(self._open, array.address)
+        exported = array.batch(schema)  # also without a count, to release the array
         if not is_counted:
             raise MemoryError("no memory to count batches")
         return exported
 
     def wait_below(self, count: int, patience_s: float) -> bool:
-        """Wait until fewer batches are lent; False if that takes longer."""
+        """Wait until fewer than `count` batches are lent. Return False if that takes longer than `patience_s`."""
         deadline, pause_s = time.monotonic() + patience_s, _POLL_S
         while self.count >= count:
             if time.monotonic() >= deadline:
@@ -80,7 +80,7 @@ class Loans:
 def lent(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, patience_s: float = _PATIENCE_S, give_up_s: float = _GIVE_UP_S
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a task's rows in order, in its batches or, if the engine keeps them, in fewer, larger ones.
+    """Yield a task's rows in order, in the task's batches, or in fewer and larger batches if the engine keeps them.
 
     `schema` may have other time zones than the batches.
 
@@ -88,7 +88,7 @@ def lent(
     """
     unsent: deque[pa.RecordBatch] = deque()
     unsent_bytes = 0
-    stalled_at: float | None = None  # since then, the engine has kept what it has
+    stalled_at: float | None = None  # since then, the engine has kept at least _LENT batches
     with Loans() as loans:
         for batch in chain(batches, [None]):
             if batch is not None:
@@ -97,7 +97,7 @@ def lent(
             while unsent:
                 asked_at = time.monotonic()
                 if loans.wait_below(_LENT, patience_s if stalled_at is None else 0.0):
-                    if stalled_at is not None:  # it was only slow: give it more time from now on
+                    if stalled_at is not None:  # the engine was only slow: give it more time from now on
                         patience_s, stalled_at = max(patience_s, _MORE_PATIENCE * (asked_at - stalled_at)), None
                     unsent_bytes -= unsent[0].nbytes
                     yield loans.lend(unsent.popleft(), schema)
@@ -116,7 +116,7 @@ def lent(
 
 
 def _joined(batches: Collection[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Join batches into at most `most` of about equal size."""
+    """Join batches into at most `most` batches of about equal size."""
     sizes = [batch.nbytes for batch in batches]
     total = max(1, sum(sizes))
     starts = accumulate(sizes, initial=0)

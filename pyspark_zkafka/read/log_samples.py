@@ -29,13 +29,13 @@ _Polls: TypeAlias = Generator[tuple[PartitionConsumer, Poll], None, None]
 
 _SIZED = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("headers", RAW_HEADERS)])
 _RECORDS, _BYTES = 200, 1024 * 1024
-# The share of a partition whose leader does not answer must not be all of the time.
+# Each partition has a share of the time, so that a leader that does not answer cannot use up all of it.
 _LEAST_SHARE_S = 0.05
 _POLL_S = 0.05
 
 
 class LogSamples:
-    """Reads the first records of splits, one split after the other, within `timeout_s` in all.
+    """Reader of the first records of splits, one split after the other, within `timeout_s` in all.
 
     A split that cannot be read in its share of the time has no result: the task that reads it reports the error.
     """

@@ -1,4 +1,4 @@
-"""Spark's readers: of batches and streams, which plan on the driver and read in tasks, and of views."""
+"""Spark's readers of batches, streams and views. All plan on the driver. Batches and streams are read in tasks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ _OPERATORS: dict[str, Operator] = {
 class SplitPartition(InputPartition):
     """Spark's input partition: splits to read in this order, and bootstrap servers. Pickle-safe.
 
-    `plan` is the plan of a batch that later plans would extend. There are no splits if such a batch is empty now.
+    `plan` is set if the frame would have more records if it were planned later. If such a frame is empty now, its only
+    partition has no splits.
     """
 
     splits: tuple[Split, ...]
@@ -79,7 +80,7 @@ class ViewPartition(InputPartition):
 
 
 class ZKafkaReader(TaskObject, DataSourceReader):
-    """Reads a batch. Pickle-safe: stores only options and Spark's exact schema, and connects inside each call."""
+    """Reader of a batch. Pickle-safe: stores only options and Spark's exact schema, and connects inside each call."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema, formats: PinnedFormats | None = None) -> None:
         self._options = options
@@ -108,7 +109,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         return [replace(p, plan=made) for p in split_partitions(self._options, found.splits, found.bootstrap_servers)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the records of each split as Arrow batches, in offset order; none for the placeholder of an empty plan."""
+        """Return the records of each split as Arrow batches, in offset order. A partition without splits has no records."""
         with concise_errors():
             if not isinstance(partition, SplitPartition):
                 return
@@ -129,7 +130,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
             from pyspark_zkafka.records.select import open_consumer, open_fallback, open_joint, uses_native
 
         options, connection = self._options, self._options.connection
-        uses_native(connection)  # logs why not
+        uses_native(connection)  # logs the reason if it does not
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
         properties = consumer_properties(connection, servers, options.client_group, largest, os.environ)
@@ -179,7 +180,8 @@ class ZKafkaReader(TaskObject, DataSourceReader):
 class PushdownReader(ZKafkaReader):
     """A batch reader that accepts pushed filters, for Sail, which plans each scan of a frame by itself.
 
-    Spark 4.2 and 4.3 keep only the last pushed plan of a frame. Other queries on the frame use it, too, and lack rows.
+    Spark 4.2 and 4.3 keep only the last pushed plan of a frame. Other queries on the frame would use that plan, and lack
+    rows.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -189,9 +191,9 @@ class PushdownReader(ZKafkaReader):
 
 
 class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream. Pickle-safe until its first planning call: it stores only options and Spark's exact schema.
+    """Reader of a stream. Pickle-safe until its first planning call: it stores only options and Spark's exact schema.
 
-    The planning calls of a query come one after the other, in one process. The first one connects and joins the group.
+    The planning calls of a query come one after the other, in one process. The first call connects and joins the group.
     `stop` leaves the group.
     """
 
@@ -229,7 +231,7 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
 
     @concise_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the splits of the micro-batch. They follow from `end` alone, whatever has changed since it was planned."""
+        """Return the splits of the micro-batch. They cover the ranges in `end`, whatever has changed since the planning."""
         if start == end:
             return []
         splits, servers = self._opened_driver().splits(end)
@@ -266,11 +268,11 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
 
 
 class UnlimitedStreamReader(ZKafkaStreamReader):
-    """Reads a stream with Spark 4.0 and 4.1, which pass `latestOffset` neither a start nor a limit.
+    """Reader of a stream for Spark 4.0 and 4.1, which pass `latestOffset` neither a start nor a limit.
 
     Spark requests the next end when a micro-batch is finished. The start is therefore the end of the last micro-batch whose
     partitions Spark has requested. A restarted query first requests the partitions from its last planned end to the same
-    end, and then the partitions of that micro-batch if it is not finished. A new query has requested none.
+    end, and then the partitions of that micro-batch if it is not finished. A new query has requested no partitions.
     """
 
     _last: dict[str, Any] | None = None
@@ -278,7 +280,7 @@ class UnlimitedStreamReader(ZKafkaStreamReader):
 
     @concise_errors()
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        """Commit the positions of the last micro-batch. Returns the end of the next one, or the last end again."""
+        """Commit the positions of the last micro-batch. Returns the end of the next micro-batch, or the last end again."""
         self._start = self.initialOffset() if self._last is None else self._last
         return self._opened_driver().latest(self._start, limited=False)
 
@@ -304,9 +306,10 @@ class UnlimitedStreamReader(ZKafkaStreamReader):
 
 
 class RefusedStream(ZKafkaStreamReader):
-    """Stands for a stream with refused options: every planning call raises the error.
+    """Stand-in for a stream with refused options. Every planning call raises the error.
 
-    Spark loses an error of `streamReader` itself: it then stops a reader that does not exist, and reports this failure.
+    Spark loses an error of `streamReader` itself: it then tries to stop a reader that does not exist, and reports only that
+    failure.
     """
 
     def __init__(self, error: ZKafkaError) -> None:
@@ -328,7 +331,7 @@ class RefusedStream(ZKafkaStreamReader):
 
 
 class ViewReader(TaskObject, DataSourceReader):
-    """Reads a view, one of `VIEWS`. Pickle-safe, like `ZKafkaReader`."""
+    """Reader of a view, one of `VIEWS`. Pickle-safe, like `ZKafkaReader`."""
 
     def __init__(self, view: str, options: ReadOptions, schema: pa.Schema) -> None:
         self._view = view
@@ -363,15 +366,15 @@ def warn_of_old_plan(plan: FramePlan) -> None:
 
 
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
-    """Pack splits into Spark's input partitions, in order: one split in each, or several small ones.
+    """Pack splits into Spark's input partitions, in order: one split in each, or several small splits.
 
-    A partition has its leaders and the bootstrap servers. If these are many brokers found in ZooKeeper, it has only some of
-    them, the same as the other partitions: Spark pickles each partition, and tasks with equal servers share clients.
+    A partition has the leaders of its splits, and the bootstrap servers. If ZooKeeper names many brokers, all partitions
+    have the same few brokers instead: Spark pickles each partition, and tasks with equal servers share clients.
     """
     known = bootstrap_servers.split(",")
     are_many = options.connection.bootstrap_servers is None and len(known) > _MOST_SERVERS
     if are_many:
-        known = Random(0).sample(known, _MOST_SERVERS)  # most likely of all racks
+        known = Random(0).sample(known, _MOST_SERVERS)  # most likely from all racks
     joined = cache(lambda leaders: ",".join(dict.fromkeys([*leaders, *known])))
     partitions = []
     for group in coalesce(splits, options.min_records, options.max_records):
@@ -381,7 +384,7 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
 
 
 def one_ahead(items: Iterable[A], start: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
-    """Yield each item with the result of `start`, which is called one item ahead. At most two are open at once."""
+    """Yield each item with the result of `start`, which is called one item ahead. At most two items are open at once."""
     with ExitStack() as started:
         current: tuple[A, B, ExitStack] | None = None
         for item in items:
@@ -405,7 +408,7 @@ def _high_watermark(split: Split, options: ReadOptions, servers: str) -> int:
 
 
 def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
-    """Compare the topic with the planned one, by its id, or by its znode if the cluster has no ids.
+    """Compare the topic with the planned topic, by its id, or by its znode if the cluster has no ids.
 
     Several requests confirm a deletion, since a broker that has just started may know no topic. `fetchOffset.numRetries`
     limits the retries of a failed request.

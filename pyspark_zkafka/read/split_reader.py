@@ -28,10 +28,10 @@ _PAUSE_S = 0.2
 _ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
-"""Result of comparing the present topic of the name with the planned topic."""
+"""Result of comparing the planned topic with the present topic of its name."""
 
 Fallback = Callable[[Unsupported, int], PartitionConsumer]
-"""Opens librdkafka's consumer. Arguments: why the direct transport cannot continue, and the next offset."""
+"""Function that opens librdkafka's consumer, given the error of the direct transport and the next offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class ReadPolicy:
 
 
 class SplitReader:
-    """Reads the records `[start, until)` of a split, in offset order.
+    """Reader of the records `[start, until)` of a split, in offset order.
 
     A gap in the offsets is not data loss. The consumer fetches each next offset by number, and a broker answers
-    OFFSET_OUT_OF_RANGE if retention has removed it. It skips only offsets without a readable record: transaction markers,
-    aborted and compacted records. Data loss shows as an offset out of range, a log that ends too early, a log that was
-    truncated and has grown again, or another topic of the same name. The reader checks each of these.
+    OFFSET_OUT_OF_RANGE if retention has removed it. The consumer skips only offsets without a readable record: transaction
+    markers, aborted and compacted records. Data loss shows as an offset out of range, a log that ends too early, a log that
+    was truncated and has grown again, or another topic of the same name. The reader checks each of these signs.
 
     - `consumer`: an open consumer of the split's partition.
     - `identity`: compares the topic with the planned topic.
@@ -192,7 +192,7 @@ class SplitReader:
             self._consumer.seek(self._position)
 
     def _watermarks(self) -> tuple[int, int] | None:
-        """The earliest offset and the end of the log; None if the planned topic is gone, which ends the range.
+        """Return the earliest offset and the end of the log. Return None if the planned topic is gone and the range ends.
 
         Retries until the time-out. Without a leader in its metadata, librdkafka reports an unknown partition at once:
         during an election, and if a broker does not know a new topic yet.
@@ -220,7 +220,7 @@ class SplitReader:
     def _on_log_end(self, end: int) -> None:
         """Note the end of the log. The log may still grow to `until`, for example on a new leader."""
         if end < self._position:
-            return  # records followed it in the same poll
+            return  # records beyond this end followed in the same poll
         self._position = min(end, self._until)
         self._is_at_end = self._position < self._until and not self._end_if_replaced()
 

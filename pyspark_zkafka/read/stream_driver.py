@@ -42,7 +42,7 @@ _COMMIT_AGAIN_S = 600.0
 
 
 class StreamDriver:
-    """Plans one run of a query. The first planning call opens the session.
+    """Planner of one run of a query. The first planning call opens the session.
 
     Offsets are dicts, as `StreamOffset.to_json` returns them. A given `session` is not open yet.
     """
@@ -146,8 +146,9 @@ class StreamDriver:
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end of the next micro-batch, or `start` if there is nothing to read. Commits, releases and claims.
 
-        The first call waits until the member is assigned its partitions. With fixed ends, `start` ends the query. It
-        is returned when the query need not read more, up to these ends. For errors before that, see `FixedEnds.wait`.
+        The first call waits until the member is assigned its partitions. With fixed ends, Spark ends the query when this
+        returns `start`. The call therefore waits while the query may have more to read up to these ends; see
+        `FixedEnds.wait`, also for errors.
         """
         self._session.open()
         if self._session.member is not None and self._start is None:
@@ -187,8 +188,8 @@ class StreamDriver:
     def _look(self, known: MicroBatchFacts) -> tuple[MicroBatchFacts, bool]:
         """Read the cluster, commit, release and claim, and fetch the ends of logs.
 
-        Returns False with facts without new ends, if topics that were created again cannot be read yet. The ends belong to
-        other topics of the same names if topics were created again meanwhile.
+        Returns facts without new ends, and False, if topics that were created again cannot be read yet. If topics are
+        created again during this call, the ends may belong to other topics of the same names.
         """
         current = known.current
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
@@ -216,7 +217,7 @@ class StreamDriver:
         return replace(known, snapshot=snapshot, ends=ends, unanswered=frozenset(unanswered)), True
 
     def _plan(self, *, limited: bool) -> dict[str, Any] | None:
-        """Return the end of the next micro-batch, within its limits; None if there is nothing to read, nor to record."""
+        """Return the end of the next micro-batch, within its limits; None if there is nothing to read or to record."""
 
         def limit(ranges: Mapping[TopicPartition, OffsetRange]) -> Mapping[TopicPartition, OffsetRange]:
             return self._limits.apply(ranges, may_wait=self._state.bounds is None) if limited else ranges
@@ -234,9 +235,8 @@ class StreamDriver:
     def splits(self, end: dict[str, Any]) -> tuple[tuple[Split, ...], str]:
         """Return the splits of the micro-batch that ends at `end`, and the bootstrap servers.
 
-        Includes partitions that the member no longer owns. The splits are in the order of the partitions, whoever leads
-        them: Spark numbers tasks in this order, and a micro-batch repeated after an election must have the same rows in
-        each task.
+        Includes partitions that the member no longer owns. The order of the splits does not depend on leaders: Spark
+        numbers tasks in this order, and a micro-batch repeated after an election must have the same rows in each task.
         """
         self._session.open()
         planned = self._parse(end)
@@ -358,7 +358,10 @@ class StreamDriver:
         self._copy_to_lagging_store(found.assigned)
 
     def _copy_to_lagging_store(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit offsets that stay valid to the store that lags or has none. Logs retriable errors."""
+        """Copy offsets of these partitions to a store that lags or has no offset. Logs retriable errors.
+
+        Leaves out partitions in which the next commit may lower the offset.
+        """
         member = self._session.member
         owner = None if member is None else member.owner
         if not self._has_group or len(self._read.stores) < 2 or (member is not None and owner is None):
@@ -379,7 +382,7 @@ class StreamDriver:
         self._state = state
 
     def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-        """Return the partitions that have a leader, in order. Logs the others."""
+        """Return the partitions that have a leader, in order. Logs the partitions without a leader."""
         partitions = sorted(owned)
         offline = snapshot.without_leader(partitions)
         if due := self._warnings.due("offline", [tp for tp in offline if tp in snapshot.states]):
@@ -398,7 +401,7 @@ class StreamDriver:
         found = self._find(new, finished)
         if found is None:
             found, unanswered = {}, set(new)
-            # One leader that does not answer must not keep the others from being read.
+            # One leader that does not answer must not keep the other partitions from being read.
             _, failed = self._session.log_ends(new, {}) if len(new) > 1 else ({}, {})
             answering = [tp for tp in new if tp not in failed] if failed else []
             if answering and (found := self._find(answering, finished)) is not None:
@@ -422,9 +425,9 @@ class StreamDriver:
             return None
 
     def _wait_idle(self, finished: StreamOffset, since: float) -> bool:
-        """Wait, if nothing was read `since` that time. Returns False if no fixed ends are left to reach.
+        """Wait a moment if fixed ends are left to reach. Returns False if not. Nothing was read `since` that time.
 
-        A stream that owns nothing also waits: Spark would otherwise plan without a pause.
+        A stream that owns no partition also waits, because Spark would otherwise plan without a pause.
         """
         self._session.set_reading(())
         existing = self._facts.snapshot.states.keys()

@@ -1,4 +1,4 @@
-"""How far a micro-batch reads: ends of logs, fixed ends of AvailableNow, and limits."""
+"""The end of a micro-batch: ends of logs, fixed ends of AvailableNow, and limits."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SAMPLE_AGE_S = 60.0
 
 
 class StreamEnds:
-    """Fetches ends of logs. Detects unclean elections after which a log has grown past the position again.
+    """Ends of logs, as their leaders report them. Detects unclean elections after which a log has outgrown the position.
 
     A leader returns its epoch with the end of its log. If the epoch has changed at the next planning call, the position is
-    validated. Nothing is requested while leaders stay. A snapshot's epoch cannot be used: it may be older than the end.
-    Epochs are kept until the run ends, or the partition is revoked.
+    validated. Nothing is validated while the leaders stay the same. A snapshot's epoch cannot be used, because it may be
+    older than the end. Epochs are kept until the run ends, or the partition is revoked.
     """
 
     def __init__(self, session: StreamSession, warnings: StreamWarnings, *, read_committed: bool) -> None:
@@ -70,7 +70,7 @@ class StreamEnds:
         return ends, {tp: epochs[tp] for tp in ends.keys() & epochs.keys()}
 
     def _after_transactions(self, ends: Mapping[TopicPartition, int], state: StreamState) -> dict[TopicPartition, int]:
-        """Move each end up to the known one if only open transactions lie between. Leaves out logs without an answer.
+        """Move each end up to the known end if only open transactions lie in between. Leaves out logs without an answer.
 
         A position may be beyond the end because another member, or an earlier run, read uncommitted records.
         """
@@ -105,14 +105,14 @@ class StreamEnds:
 
 
 class _Sight(NamedTuple):
-    """The group's offset of an unread partition, and the time since when it has been the same."""
+    """The group's offset of an unread partition, and the time at which this offset was first found."""
 
     offset: int
     since: float
 
 
 class GroupProgress:
-    """What other members have read of the partitions of a query with fixed ends.
+    """Progress of other members in the partitions of a query with fixed ends.
 
     Only the group's offsets count. An owner's claim, or its place in the coordinator's list, proves that its session has
     not expired: the owner may be dead, its session may be longer than ours, or it may be a query that ends earlier. Each
@@ -152,7 +152,7 @@ class GroupProgress:
 
 
 class FixedEnds:
-    """Fetches the fixed ends of one run of a query, and waits until they are reached.
+    """The fixed ends of one run of a query, and the wait until they are reached.
 
     Spark ends the query at the first planning call that returns no micro-batch.
     """
@@ -171,7 +171,7 @@ class FixedEnds:
         self._clock = clock
         self._sleep = sleep
         self._group = GroupProgress(session, clock)
-        self.fixed: Collection[TopicPartition] = ()  # all partitions that had an end, also with an empty log
+        self.fixed: Collection[TopicPartition] = ()  # all partitions that had an end, including empty logs
 
     def fetch(self) -> tuple[dict[TopicPartition, int], dict[str, TopicIdentity]]:
         """Return the present ends of the logs that the stream, or its group, reads, and the identities of their topics.
@@ -254,7 +254,7 @@ def _unread(partitions: Collection[TopicPartition], owners: Mapping[TopicPartiti
 
 
 class StreamLimits:
-    """Limits the ranges of a micro-batch.
+    """The query's limits on the ranges of a micro-batch.
 
     As in Spark's own source, a micro-batch is due at the first planning call of a run, when there are
     `minOffsetsPerTrigger` records, and when `maxTriggerDelay` has passed since the last due time, even without records.
@@ -269,7 +269,7 @@ class StreamLimits:
         self._sampled_at = float("-inf")
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
-        """Limit the ranges. With `may_wait`, returns none while no micro-batch is due. Blocks for up to 3 s."""
+        """Limit the ranges. With `may_wait`, returns no ranges while no micro-batch is due. Blocks for up to 3 s."""
         if self._limits.is_unlimited:
             return dict(ranges)
         backlog = sum(r.size for r in ranges.values())

@@ -110,9 +110,9 @@ class StreamState:
         found: Mapping[TopicPartition, PartitionProgress],
         topics: Mapping[str, Topic],
     ) -> StreamState:
-        """Return the state with newly assigned partitions. `topics` are the present ones.
+        """Return the state with newly assigned partitions. `topics` are the present topics.
 
-        Forgets what this run committed in a partition if another member has committed there since.
+        Forgets this run's last commit in a partition if another member has committed there since.
         """
         identities = {tp.topic: TopicIdentity.of(topics[tp.topic]) for tp in found if tp.topic in topics}
         state = self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
@@ -135,18 +135,18 @@ class StreamState:
         return max(self.assigned[partition].position, (self.bounds or {}).get(partition, 0))
 
     def behind(self, existing: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the fixed ends that this stream has not reached, in order, also of partitions that it does not read."""
+        """Return the fixed ends that this stream has not reached, in order. Includes partitions that it does not read."""
         bounds = self.bounds or {}
         reached = {tp for tp, progress in self.assigned.items() if progress.position >= bounds.get(tp, 0)}
         return {tp: bounds[tp] for tp in sorted(bounds) if tp in existing and tp not in reached}
 
     def due(self, *, again: bool = False) -> dict[TopicPartition, int]:
-        """Return the positions to commit; with `again`, also stored ones."""
+        """Return the positions to commit. With `again`, include positions that are already stored."""
         assigned = self.assigned.items()
         return {tp: progress.position for tp, progress in assigned if progress.is_due or (again and progress.is_stored)}
 
     def without_resets(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the assigned ones of these partitions, without those whose commits may lower the group's offset."""
+        """Select the assigned partitions in which the next commit cannot lower the group's offset."""
         return [tp for tp in partitions if tp in self.assigned and not self.assigned[tp].resets]
 
     def with_commits(
@@ -189,7 +189,8 @@ class StreamState:
 def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicIdentity]:
     """Return the identities of topics that were created again since the last micro-batch.
 
-    A topic that no micro-batch has yet is compared with its identity when its ends were fixed or a partition was assigned.
+    A topic that is in no micro-batch yet is compared with its identity when its ends were fixed or a partition was
+    assigned.
     """
     found = {}
     assigned = {tp.topic for tp in state.assigned} if state.newly_assigned else set()
@@ -273,12 +274,12 @@ def check_fixed_ends(
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchFacts:
-    """What a planning call has found in the checkpoint, the cluster and the brokers.
+    """Facts that a planning call has found in the checkpoint, the cluster and the brokers.
 
     - `recorded`: the end of the last micro-batch, as the checkpoint has it.
-    - `finished`: the same end as this run needs it: with its stores, and with the starts that no group has committed.
+    - `finished`: the same end for this run: with this run's stores, and with the starts that no group has committed.
     - `unsubscribed`: topics in `finished` to which the query no longer subscribes. Their positions stay in the checkpoint.
-    - `snapshot`: the subscribed topics, and what the query read before.
+    - `snapshot`: the cluster with the subscribed topics that exist.
     - `ends`: the ends of the logs whose leaders have answered.
     - `unanswered`: partitions that a retriable error kept this call from reading.
     - `has_group`: True if the query commits offsets.
@@ -339,8 +340,12 @@ def _ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[T
 def _is_unrecorded(state: StreamState, facts: MicroBatchFacts) -> bool:
     """Return True if the checkpoint needs a micro-batch without records, to continue as this run does after a restart.
 
-    The query now commits to other stores than the checkpoint has; a topic was created again; without a group, a loss has
-    moved a position; in a group that the query had left, the group's offset has changed.
+    This is the case if:
+
+    - the query commits to other stores than the checkpoint has;
+    - a topic was created again;
+    - the query has no group, and a loss has moved a position;
+    - the query is back in a group, and the group's offset has changed since it left.
     """
     ranges = facts.current.ranges
     if state.assigned and facts.recorded.stores != facts.finished.stores:
@@ -365,7 +370,8 @@ def _end_of(
 ) -> tuple[StreamState, StreamOffset]:
     """Return the end of a micro-batch that reads the ranges. Partitions that are not assigned keep an empty range.
 
-    So do partitions that the snapshot lacks, since a broker may not know added partitions yet, and unsubscribed topics.
+    Unsubscribed topics also keep their ranges, and so do partitions that the snapshot lacks: a broker may not know added
+    partitions yet.
     """
     finished, topics, unsubscribed = facts.finished, facts.snapshot.topics, facts.unsubscribed
     planned_ranges = {tp: state.assigned[tp].planned_range(r.until) for tp, r in ranges.items()}

@@ -1,4 +1,4 @@
-"""Where a stream starts to read newly assigned partitions."""
+"""Start positions of a stream in newly assigned partitions."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class InitialPositions:
 
 @dataclass(frozen=True, slots=True)
 class StreamStarts:
-    """Finds positions in the checkpoint, in the group's offsets, or in the options.
+    """Start positions, from the checkpoint, the group's offsets, or the options.
 
-    `awaited` has the partitions that the options named when the query first started, and that did not exist then. They
-    start when they are created. `now_ms` is the present time for "10 minutes ago".
+    `awaited` has the partitions that the options named when the query first started, and that did not exist then. The
+    options still apply when these partitions are created. `now_ms` is the present time for "10 minutes ago".
     """
 
     options: StreamOptions
@@ -158,7 +158,7 @@ class StreamStarts:
             )
 
     def _depends_on_time(self, partition: TopicPartition) -> bool:
-        """Return True if the start that the options name depends on when it is resolved."""
+        """Return True if the start that the options name depends on the time at which it is resolved."""
         named = self._named(partition)
         if named is None:
             return self.options.read.reset in (None, "latest")
@@ -254,7 +254,7 @@ class StreamStarts:
     def _progress(self, start: int, facts: PartitionFacts, *, resets: bool) -> PartitionProgress:
         """Return the progress at a start. A query that has left its group keeps the group's offset in its checkpoint.
 
-        The next commit overwrites what the query left in a store to which it returns.
+        The next commit overwrites the offset that the query left in a store to which it now returns.
         """
         planned, elsewhere = facts.planned, () if facts.planned is None else facts.planned.elsewhere
         if self.options.group is not None:
@@ -270,8 +270,8 @@ class StreamStarts:
         """Return True if the query did not know the partition when it started.
 
         Without membership, a partition that is absent from the checkpoint also counts as added, unless the options
-        name a start that does not move with time. It was added by another `assign` or `subscribe`, belonged to another
-        member when the query was in a group, or had no leader.
+        name a start that does not move with time. Such a partition was added by another `assign` or `subscribe`, belonged
+        to another member when the query was in a group, or had no leader.
         """
         is_new = partition.partition >= finished.topics.get(partition.topic, TopicIdentity()).known
         return is_new or (self.session.member is None and self._is_later_each_time(partition))
@@ -279,8 +279,8 @@ class StreamStarts:
     def _has_grown(self, partition: TopicPartition, finished: StreamOffset, last_read: int | None) -> bool:
         """Return True if the partition was added to its topic while the query was reading it.
 
-        Without membership, partitions below `last_read` may have had no leader when the query started; it is None if the
-        query has left a group, whose other members may have read the partition. An `assign` may add any partition.
+        Without membership, partitions below `last_read` may have had no leader when the query started. `last_read` is None
+        if the query has left a group, because other members may have read the partition. An `assign` may add any partition.
         """
         known = finished.topics.get(partition.topic, TopicIdentity()).known
         if not 0 < known <= partition.partition or isinstance(self.options.read.subscription, Assign):

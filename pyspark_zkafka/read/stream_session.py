@@ -1,4 +1,4 @@
-"""A stream's connections between micro-batches: to the cluster, the group and its offsets; and its warnings."""
+"""Connections of a stream to the cluster, the group and the group's offsets, and the stream's warnings."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class StreamSession:
         return True
 
     def _have_brokers_left(self, zookeeper: ZooKeeperClient) -> bool:
-        """Return True if all brokers have left ZooKeeper for KRaft. Waits meanwhile: the last one may be restarting."""
+        """Return True if all brokers have left ZooKeeper for KRaft, and none has returned within half a minute."""
         left_at = None
         while self.retry(zookeeper.all_brokers_migrated):
             if left_at is None:
@@ -205,7 +205,7 @@ class StreamSession:
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> EndsAndErrors:
-        """Return the ends of logs, with open transactions; `log_ends` stops before these."""
+        """Return the ends of logs, including open transactions. `log_ends` stops before open transactions."""
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
     def truncated(
@@ -226,7 +226,7 @@ class StreamSession:
         return make_splits(existing, snapshot, connection.client_rack, connection.listener)
 
     def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions created after the group subscribed to their topics; none without membership."""
+        """Return the partitions created after the group subscribed to their topics. Empty without membership."""
         if self.member is None or not partitions:
             return set()
         if self._member_offsets is not None or self._zookeeper is None:
@@ -241,7 +241,7 @@ class StreamSession:
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """Return the member that owns, or is being assigned, each partition: its id in Kafka, its session in ZooKeeper.
 
-        Partitions without an owner are absent; a claim without a session is none. Blocks for one or two requests.
+        Partitions without an owner, or with a claim without a session, are absent. Blocks for one or two requests.
         """
         group = self._required_group.name
         if self._member_offsets is None and self._zookeeper is not None:
@@ -283,7 +283,7 @@ class StreamSession:
 
 
 class StreamWarnings:
-    """Reports data loss, and repeats a warning at most once a minute. `clock` is monotonic."""
+    """Reports of data loss, and warnings that are repeated at most once a minute. `clock` is monotonic."""
 
     def __init__(self, fail_on_data_loss: bool, clock: Callable[[], float]) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -300,7 +300,7 @@ class StreamWarnings:
             _log.warning("%s", text)
 
     def due(self, subject: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions that the caller has to warn of: a warning on the subject names each once a minute."""
+        """Return the partitions to warn of now: warnings on a subject name each partition at most once a minute."""
         return [tp for tp in partitions if self._limit.is_due(f"{subject}: {tp}")]
 
     def report_missing(
@@ -314,8 +314,8 @@ class StreamWarnings:
     ) -> None:
         """Warn of subscribed topics that do not exist, or raise UnknownTopic if `may_fail`.
 
-        Raises only if `missingTopics` is fail, or if it is not set and the query `has_end`: it cannot wait then. `names`
-        returns the names of all topics, to suggest the nearest one. Calls it at most once a minute.
+        Raises only if `missingTopics` is fail, or if it is not set and the query `has_end`, because such a query cannot
+        wait. `names` returns the names of all topics, to suggest the nearest name. It is called at most once a minute.
         """
         if snapshot is self._complete:
             return

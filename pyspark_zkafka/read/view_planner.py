@@ -35,7 +35,7 @@ _OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Ro
     "admin": (("admin",), lambda cluster: rows.admin_rows(cluster.admin)),
     "configs": (("configs",), lambda cluster: rows.config_rows(cluster.configs or {})),
 }
-"""The parts of a report that each view needs, and its rows."""
+"""The parts of a report that each view needs, and the function that makes the view's rows from the report."""
 
 _OF_GROUPS: dict[str, Callable[[str], str]] = {"members": ids_path, "owners": owners_path, "offsets": offsets_path}
 """The part of the groups' znodes that each view needs."""
@@ -56,7 +56,7 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
     connection = options.connection
     if connection.zookeeper is not None:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
-            with suppress(CodecError, ZooKeeperRefused):  # of the controller's znode, which other views do not need
+            with suppress(CodecError, ZooKeeperRefused):  # only the view controller needs the controller's znode
                 _warn_if_outdated(view, zookeeper.survey([]))
             read = _of_groups if VIEWS[view].has_groups else _of_cluster
             return read(view, options, zookeeper)
@@ -94,9 +94,9 @@ def _warn_if_outdated(view: str, snapshot: ClusterSnapshot) -> None:
 
 
 def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) -> bool:
-    """Return True if the controller is a broker that is not in KRaft mode, where the metadata names any broker.
+    """Return True if the controller is a broker that is not in KRaft mode. Return False if no broker answers.
 
-    Return False if no broker answers.
+    In KRaft mode, the metadata names any broker as the controller.
     """
     if controller is None:
         return False
