@@ -77,7 +77,7 @@ class Claims:
         self.owned = {}
 
     def claim(self, threads: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
-        """Claim all partitions for threads of the member. If others own some, claim none, and return these owners.
+        """Claim all partitions for threads of the member, or no partition if other members own some. Return these owners.
 
         Claims of the member's earlier sessions are replaced. Claims of this session for another thread are changed in
         place: no other member can claim the partition meanwhile.

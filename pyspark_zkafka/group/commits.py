@@ -50,7 +50,7 @@ class Lookups:
 
 @dataclass(frozen=True, slots=True)
 class OwnedBy:
-    """A member's live session owns the partitions.
+    """Proof that a member's live session owns the partitions.
 
     A ZooKeeper transaction can check a znode's version, but not its owner. If another member deletes a claim and creates it
     again, its version starts at 0. A member therefore writes its claims twice, unlike JVM consumers, and writes
@@ -83,7 +83,7 @@ class OwnedBy:
 
 @dataclass(frozen=True, slots=True)
 class NoOwner:
-    """Nobody owns any of the partitions."""
+    """Proof that no member owns any of the partitions."""
 
     def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
         """The existing claims, and their parents."""
@@ -114,7 +114,7 @@ class NoOwner:
     def operations(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
     ) -> list[Operation]:
-        """Create and delete each claim, which fails if one exists."""
+        """Create and delete each claim, which fails if the claim exists."""
         paths = [path for path in owner_parents(group, partitions) if path not in found.stats]
         paths += claim_paths(group, partitions)
         return [*(Create(path, b"") for path in paths), *(Delete(path) for path in reversed(paths))]
@@ -122,9 +122,9 @@ class NoOwner:
 
 @dataclass(frozen=True, slots=True)
 class NoJvmOwner:
-    """No JVM consumer owns the partitions: such an owner may have read more than it has committed, or start elsewhere.
+    """Proof that no JVM consumer owns the partitions. A JVM owner may have uncommitted progress, or another start.
 
-    For the start of a group. Offsets that the group has are kept, whatever their values.
+    For the start of a group. Offsets that the group already has are kept, whatever their values.
     """
 
     def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
@@ -134,14 +134,14 @@ class NoJvmOwner:
     def lost(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
     ) -> set[TopicPartition]:
-        """The partitions that a JVM consumer has claimed. It writes a claim only once."""
+        """The partitions that a JVM consumer has claimed. JVM consumers write a claim only once."""
         paths = claim_paths(group, partitions)
         return {tp for path, tp in paths.items() if path in found.nodes and found.nodes[path].stat.version == 0}
 
     def operations(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
     ) -> list[Operation]:
-        """None: the owner of a claim made meanwhile reads the offset either before or after the commit."""
+        """Return no operations. The owner of a claim made meanwhile reads the offset either before or after the commit."""
         return []
 
 
@@ -172,10 +172,10 @@ def no_members(client: ZooKeeperConnection, group: str, ids: Znode | None) -> li
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Nobody has written the offsets since an operator read them, and the group has no members.
+    """Proof that no client has written the offsets since an operator read them, and that the group has no members.
 
-    `versions` has the versions of the offset znodes that were read; partitions without a znode are absent. `inactive_only`
-    is False to write next to running members, whose next commits win.
+    `versions` has the versions of the offset znodes that were read. Partitions without a znode are absent. `inactive_only`
+    is False to write even while members run. Their next commits then win.
     """
 
     versions: Mapping[Partition, int] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class Unchanged:
     def lost(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[Partition], found: Results
     ) -> set[TopicPartition]:
-        """None: an operator needs to own nothing."""
+        """Return the empty set. An operator need not own the partitions."""
         return set()
 
     def operations(
@@ -242,19 +242,20 @@ def commit_offsets(
     Offsets only move forward, unless the proof is `Unchanged`. Each write is conditional on the version of the znode that
     was read. Missing parents are created with null data, as the old consumer does.
 
-    More partitions than fit into a request (some 1,500) take several transactions. With the proof `NoOwner`, all are
-    checked before the first transaction. If a later one fails, the earlier ones stay committed. Repeating the commit is
-    safe.
+    More partitions than fit into a request (some 1,500) take several transactions. With the proof `NoOwner`, all partitions
+    are checked before the first transaction. If a later transaction fails, the earlier transactions stay committed.
+    Repeating the commit is safe.
 
     Blocks for two rounds of requests, for about 5 s of pauses between retries, and for three connection timeouts without
-    an answer. JVM consumers read offsets before they claim: one that joins at the same moment may start at the old offset.
+    an answer. JVM consumers read offsets before they claim partitions. A JVM consumer that joins at the same moment may
+    therefore start at the old offset.
 
     Parameters
     ----------
     offsets : mapping
         The next offset to read, 0 or more, by partition.
     proof : OwnedBy, NoOwner, NoJvmOwner or Unchanged
-        Partitions without it are `lost`, or raise an error.
+        Partitions without the proof are `lost`, or raise an error.
     resets : collection of TopicPartition
         Partitions that may move back, as their log was truncated or created again.
 
@@ -267,7 +268,8 @@ def commit_offsets(
     GroupError
         The proof is `Unchanged`, and the group has members, or partitions with owners.
     GroupContended
-        Others kept changing the group's znodes (retriable). With `Unchanged`: an offset has changed since it was read.
+        Other clients kept changing the group's znodes (retriable). With `Unchanged`: an offset has changed since it was
+        read.
     ZooKeeperError, ZooKeeperRefused
         No answer; an ACL denies access.
     """
@@ -284,7 +286,10 @@ def commit_offsets(
 def find_lost(
     client: ZooKeeperConnection, group: str, proof: Proof, partitions: Sequence[TopicPartition]
 ) -> set[TopicPartition]:
-    """Find the partitions to leave out of a commit. Raises PartitionOwned to refuse it. Blocks for a round or two."""
+    """Find the partitions to leave out of a commit. Blocks for one or two rounds of requests.
+
+    Raises PartitionOwned if the proof is `NoOwner`, and a member owns a partition.
+    """
     asked = proof.lookups(group, partitions)
     return proof.lost(client, group, partitions, client.ask(get=asked.get, children=asked.children))
 
@@ -321,7 +326,7 @@ class _Commit:
         return [*parents, *proof, self._write(partition, Results())]
 
     def _commit(self, partitions: Sequence[Any]) -> None:
-        """Commit some partitions in one transaction; retry while others interfere or the connection is lost."""
+        """Commit some partitions in one transaction. Retry while other clients interfere or the connection is lost."""
         unanswered = 0
         conflict: Conflict | None = None
         for attempt in range(_ATTEMPTS):

@@ -58,7 +58,7 @@ class GroupOffsets:
         self._stores = stores
         self._zookeeper = zookeeper
         if "zookeeper" in stores:
-            self._client()  # raises if there is none
+            self._client()  # raises without a client
         self._kafka = KafkaGroupOffsets(servers, connection.kafka, group)
         self._opened = ExitStack()
 
@@ -82,11 +82,11 @@ class GroupOffsets:
         skip_malformed: bool = False,
         left: Mapping[TopicPartition, Collection[LeftOffset]] | None = None,
     ) -> Stored:
-        """The next offsets to read. Partitions without one are absent.
+        """Return the next offsets to read. Partitions without an offset are absent.
 
         The larger offset of two stores counts. ZooKeeper keeps offsets of deleted topics. Such an offset counts only if
-        Kafka has no offset (it may have expired), or has the same offset (both were committed together). What the query
-        has `left` in one store counts only if the other has no offset.
+        Kafka has no offset (it may have expired), or has the same offset (both were committed together). An offset that the
+        query has `left` in one store counts only if the other store has no offset.
 
         Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it and treats it as 0: the
         partition's owner has to report it.
@@ -95,7 +95,7 @@ class GroupOffsets:
         return self._chosen(without_left(by_store, left or {}))
 
     def group_names(self) -> list[str]:
-        """The groups in the stores, to suggest one in an error. Leaves out ledgers, and a store that refuses."""
+        """Return the names of the stores' groups, to suggest in an error. Leaves out ledgers, and a store that refuses."""
         names: set[str] = set()
         for store in self._stores:
             try:
@@ -116,9 +116,9 @@ class GroupOffsets:
     ) -> CommitResult:
         """Move offsets forward in each store, in `resets` also back; see `commit_offsets`.
 
-        Partitions that the `owner` does not own are lost. Without one, raises PartitionOwned if a member in ZooKeeper
-        owns one. An offset is `kept` if one of two stores has a higher one. Kafka is not part of ZooKeeper's transaction:
-        ownership and the stored offset are checked right before each attempt to commit to Kafka.
+        Partitions that the `owner` does not own are lost. Without an owner, raises PartitionOwned if a member in ZooKeeper
+        owns a partition. An offset is `kept` if one of two stores has a higher offset. Kafka is not part of ZooKeeper's
+        transaction: ownership and the stored offset are checked right before each attempt to commit to Kafka.
         """
         results: list[CommitResult] = []
         for store in self._stores:
@@ -139,7 +139,7 @@ class GroupOffsets:
         )
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None = None) -> None:
-        """Commit the offset that counts to a store that lags or has none, for partitions that the owner owns.
+        """Commit the offset that counts to a store that lags or has no offset, for partitions that the owner owns.
 
         Otherwise a partition without new records would never get an offset in a store that was added. Offsets of deleted
         topics stay as they are.
@@ -162,9 +162,9 @@ class GroupOffsets:
     def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
         """Commit the group's starts for partitions without an offset. Returns the offsets then stored.
 
-        Members that start at the same time find different ends of a log: the first commit counts for all. Partitions of
-        JVM consumers are left out. Commits to Kafka cannot be conditional: of two within milliseconds, the later one
-        counts.
+        Members that start at the same time find different ends of a log: the first commit counts for all members.
+        Partitions of JVM consumers are left out. Commits to Kafka cannot be conditional: of two commits within
+        milliseconds, the later commit counts.
         """
         if "zookeeper" in self._stores:
             commit_offsets(self._client(), self._group, starts, NoJvmOwner(), sleep=self._sleep)
@@ -215,7 +215,7 @@ class GroupOffsets:
         done = commit_offsets(self._client(), self._group, offsets, proof, resets=resets, sleep=self._sleep)
         higher = {tp for tp, offset in done.kept.items() if offset > offsets[tp]} if len(self._stores) > 1 else set()
         outdated = self._outdated(self._read(store, higher)) if higher else set()
-        if outdated:  # offsets of a deleted topic, which do not count where Kafka has others: see `committed`
+        if outdated:  # offsets of a deleted topic, which do not count where Kafka has another offset: see `committed`
             left = {tp: offsets[tp] for tp in outdated}
             again = commit_offsets(self._client(), self._group, left, proof, resets=outdated, sleep=self._sleep)
             kept = {tp: offset for tp, offset in done.kept.items() if tp not in outdated}
@@ -244,7 +244,7 @@ class GroupOffsets:
             return [tp for tp in wanted if tp not in kept and tp not in lost]
 
         if self._zookeeper is not None and isinstance(proof, NoOwner) and len(offsets) > MOST_PER_COMMIT:
-            find_lost(self._zookeeper, self._group, proof, sorted(offsets))  # an owner refuses all requests
+            find_lost(self._zookeeper, self._group, proof, sorted(offsets))  # refuse before the first of several requests
         self._kafka.commit(offsets, due)
         written = {tp: offset for tp, offset in offsets.items() if tp not in kept and tp not in lost}
         return CommitResult(written, kept, lost)
@@ -276,7 +276,7 @@ class KafkaMemberOffsets:
         skip_malformed: bool = False,
         left: Mapping[TopicPartition, Collection[LeftOffset]] | None = None,
     ) -> Stored:
-        """The next offsets to read. Partitions without one are absent. Blocks for a request."""
+        """Return the next offsets to read. Partitions without an offset are absent. Blocks for a request."""
         return {tp: StoredOffset(offset) for tp, offset in self._stored.committed(partitions).items()}
 
     def commit(
@@ -305,7 +305,7 @@ class KafkaMemberOffsets:
     def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
         """Commit the group's starts for partitions without an offset, of all members. Returns the stored offsets.
 
-        Commits to Kafka cannot be conditional: of two within milliseconds, the later one counts. While the group
+        Commits to Kafka cannot be conditional: of two commits within milliseconds, the later commit counts. While the group
         rebalances, reads the offsets again before each try. Blocks for at most half a minute.
         """
         tries = 0
