@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
 _REOPEN_S = 1.0, 30.0
-_REFUSALS = 3  # one may be a server that stopped during the login
+_REFUSALS = 3  # a single refusal may be a server that stopped during the login
 _LEAST_BULK = 500  # that many single reads take longer than the start of a session
 _BULK_PAUSE_S = 60.0  # after a failure, which may have taken the whole connection timeout
 _BULK_REQUEST, _BULK_IN_FLIGHT = 200, 10  # servers hold an answer in memory
@@ -59,7 +59,7 @@ SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
 
 @dataclass(frozen=True, slots=True)
 class ZnodeStat:
-    """A znode's metadata, by ZooKeeper's names. `modified_ms` is a server's time. `ephemeral_owner` is 0 for none."""
+    """A znode's metadata, by ZooKeeper's names. `modified_ms` is a server's time. `ephemeral_owner` 0 means no owner."""
 
     czxid: int
     version: int
@@ -124,8 +124,8 @@ class ZooKeeperConnection:
 
     Paths are relative to the chroot. Requests are sent in rounds of 2,000, and awaited together. A round takes at most
     `connection_timeout_ms`. Reads are sent again within that time if the connection or the session is lost, and never
-    create anything. The data of 500 znodes and more, without a watch, is read in bulk where servers can, in a short session
-    of its own. Thread-safe. Not pickle-safe, but `config` is. Open it after a fork, not before.
+    create anything. The data of 500 znodes and more, without a watch, is read in bulk if the servers support it, in a short
+    session of its own. Thread-safe. Not pickle-safe, but `config` is. Open it after a fork, not before.
 
     `on_state` is called with each new state of the session, on kazoo's thread. It must neither block nor use the
     connection. After LOST, a new session starts automatically, and is CONNECTED.
@@ -159,7 +159,7 @@ class ZooKeeperConnection:
             raise ZOOKEEPER_ALREADY_OPEN("The ZooKeeper client is already open; create another one")
         try:
             self._connect()
-        except BaseException:  # Ctrl-C, too: kazoo's threads would otherwise run on
+        except BaseException:  # Ctrl-C, too: kazoo's threads would otherwise continue to run
             self.close()
             raise
         return self
@@ -170,7 +170,7 @@ class ZooKeeperConnection:
     def close(self, why: Callable[[], ZKafkaError] | None = None) -> None:
         """End the session and its ephemeral znodes, within 2 seconds or when the session expires. Idempotent.
 
-        Later requests, and those under way, raise the error that `why` returns; by default, that the client is not open.
+        Later requests, and requests under way, raise the error that `why` returns, by default ZOOKEEPER_NOT_OPEN.
         """
         self._closed_by = self._closed_by or why
         with self._opening:
@@ -208,7 +208,7 @@ class ZooKeeperConnection:
 
     @property
     def connected(self) -> bool:
-        """True if there is a connection. A broken one may be noticed some seconds later."""
+        """True if there is a connection. A broken connection may be noticed some seconds later."""
         return bool(self._client().connected)
 
     @property
@@ -240,7 +240,7 @@ class ZooKeeperConnection:
     ) -> Results:
         """Send one round of requests. Servers answer `exists` first, then `children`, then `get`, each in its order.
 
-        With `sync`, no answer is older than this call. Otherwise the session's server may lag behind others.
+        With `sync`, no answer is older than this call. Otherwise the session's server may lag behind other servers.
 
         `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost. It must
         not block. Setting the same function again has no effect. Raises ZooKeeperError, ZooKeeperRefused.
@@ -301,7 +301,7 @@ class ZooKeeperConnection:
         return None
 
     def _read_in_bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
-        """Read many znodes in few requests. None if that fails: the error of a single read then says why.
+        """Read many znodes in few requests. Return None if that fails: single reads then report the error.
 
         Uses another session, because servers before 3.6 end a session that sends such a request.
         """
@@ -433,7 +433,7 @@ class ZooKeeperConnection:
     def _reopen(self, kazoo: Any) -> None:
         """Start kazoo again whenever its thread has ended, until the connection is closed or works for a while.
 
-        It ends if a connection is lost during the login, and after unexpected errors.
+        kazoo's thread ends if a connection is lost during the login, and after unexpected errors.
         """
         pause_s, longest_s = _REOPEN_S
         works_since = None
@@ -459,7 +459,7 @@ class ZooKeeperConnection:
         return from_kazoo(self._cause(error), doing, self.config) if self._closed_by is None else self._closed_by()
 
     def _cause(self, error: BaseException) -> BaseException:
-        """Return why kazoo is closed. One refused login may be a connection lost during the login."""
+        """Return the reason for which kazoo is closed. A single refused login may be a connection lost during the login."""
         kazoo = self._kazoo
         if kazoo is None or not isinstance(error, (kazoo_client.CLOSED, kazoo_client.AUTH_FAILED)):
             return error

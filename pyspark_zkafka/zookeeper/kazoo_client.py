@@ -1,4 +1,4 @@
-"""kazoo's client: its handler with bounded waits, credentials, log without secrets, and errors, mapped here to ours."""
+"""kazoo's client: a handler with bounded waits, credentials, a log without secrets, and errors mapped to this package's."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class Client(KazooClient):  # type: ignore[misc]
         self._connect = self._connection._connect
         self._connection._connect = self._log_in
 
-    def _log_in(self, *place: Any) -> Any:
+    def _log_in(self, *args: Any) -> Any:
         """Connect and log in. kazoo reports CONNECTED before the login."""
-        answer = self._connect(*place)
+        answer = self._connect(*args)
         self.refusals = 0
         return answer
 
@@ -94,7 +94,8 @@ class Client(KazooClient):  # type: ignore[misc]
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads and sockets, with a `deadline` (monotonic seconds) for connecting and closing.
 
-    Without it, a server that accepts connections but does not answer blocks both for longer than the session timeout.
+    Without a deadline, a server that accepts connections but does not answer blocks both for longer than the session
+    timeout.
     Connections use `tls` if given: kazoo's own context also trusts the system's authorities.
     """
 
@@ -108,7 +109,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def session(self) -> ReadAhead | None:
-        """The last connection with a session. None before the first."""
+        """The last connection with a session. None before the first session."""
         current = self._connection
         return self._last if current is None or current.granted_ms is None else current
 
@@ -134,10 +135,10 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return max(_SHORTEST_S, min(timeout_s, self.deadline - self._clock()))
 
     def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
-        """The sockets that are ready to read and to write, after `timeout` or at the deadline.
+        """Return the sockets that are ready to read and to write, after `timeout` or at the deadline.
 
-        Uses poll: kazoo's own method creates a selector for each call, most of the cost of a small read. A socket with data
-        received ahead is also ready.
+        Uses poll, because kazoo's own method creates a selector for each call, which is most of the cost of a small read. A
+        socket with data received ahead is also ready.
         """
         left = self.deadline - self._clock()
         if left <= 0:
@@ -214,7 +215,7 @@ class ReadAhead:
         return getattr(self._socket, name)
 
     def recv(self, size: int) -> bytes:
-        """Return up to `size` bytes, first those received ahead. Empty if the peer has closed."""
+        """Return up to `size` bytes, first the bytes received ahead. Empty if the peer has closed."""
         if not self._received:
             received = self._socket.recv(_AHEAD_BYTES)
             self._count_answers(received)
@@ -234,7 +235,7 @@ class ReadAhead:
         return sent
 
     def _count_answers(self, received: bytes) -> None:
-        """Find the headers of messages, in any pieces. Answers have the order of their requests; events have none."""
+        """Find the headers of messages, in any pieces. Answers have the order of their requests. Events have no request."""
         at = 0
         while at < len(received):
             if self._body:
@@ -253,7 +254,7 @@ class ReadAhead:
 
     @property
     def granted_ms(self) -> int | None:
-        """The session timeout in the server's first answer. None before it, or without a session."""
+        """The session timeout in the server's first answer. None before that answer, or without a session."""
         is_whole = len(self._first) == _GRANTED.stop
         return int.from_bytes(self._first[_GRANTED], "big") or None if is_whole else None
 
@@ -298,7 +299,7 @@ class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
     """The TLS context for connections. A truststore replaces the system's authorities.
 
-    Raises OptionError for a missing or invalid file, or a wrong password. OpenSSL never prompts for one.
+    Raises OptionError for a missing or invalid file, or a wrong password. OpenSSL never prompts for a password.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_hostname
@@ -339,7 +340,7 @@ def credentials(auth: tuple[str, str] | None) -> dict[str, object]:
 
 
 def from_kazoo(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:
-    """Our error for one of kazoo's. `doing` describes the request, e.g. ``reading /brokers/ids``."""
+    """Return this package's error for an error of kazoo. `doing` describes the request, e.g. ``reading /brokers/ids``."""
     if isinstance(error, _REFUSALS):
         return _refused(error, doing, config)
     if isinstance(error, kazoo.ConnectionClosedError):
@@ -363,7 +364,7 @@ def from_kazoo(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKa
 
 
 def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str]) -> ZKafkaError:
-    """The error for a session that could not be established. `troubles` are the errors meanwhile."""
+    """The error for a session that could not be established. `troubles` are the warnings that kazoo has logged."""
     if isinstance(error, _REFUSALS):
         return _refused(error, f"Connecting to {config.hosts}", config)
     found = "; ".join(troubles) or "no server answered"
@@ -393,12 +394,12 @@ def not_open() -> ZooKeeperMisused:
 
 
 def is_passing(error: BaseException) -> bool:
-    """True if a read may be sent again: the connection or session was lost, and kazoo opens another."""
+    """True if a read may be sent again: the connection or session was lost, and kazoo connects again."""
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
 
 
 def is_rolled_back(error: BaseException) -> bool:
-    """True if an operation failed only because another one of the transaction failed."""
+    """True if an operation failed only because another operation of the transaction failed."""
     return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
 
 

@@ -36,7 +36,7 @@ def lease_zookeeper(config: ZooKeeperConfig) -> AbstractContextManager[ZooKeeper
 
 @dataclass(frozen=True, slots=True)
 class DecodedZnodes(Generic[T]):
-    """Decoded znodes by name; `unreadable` has the errors of malformed ones."""
+    """Decoded znodes by name. `unreadable` has the errors of malformed znodes."""
 
     readable: dict[str, T] = field(default_factory=dict)
     unreadable: dict[str, CodecError] = field(default_factory=dict)
@@ -76,16 +76,16 @@ class ZooKeeperClient(ZooKeeperConnection):
         return is_kraft and not found.children.get(znodes.BROKER_IDS)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """Brokers, controller, cluster id, and the requested topics that exist. All topics by default.
+        """Return brokers, controller, cluster id, and the requested topics that exist. All topics by default.
 
         Blocks for three rounds of requests, or two if topics are named. Topics in the layout of 0.7 are left out.
 
         Raises
         ------
         CodecError
-            ``/controller``, ``/cluster/id`` or the znodes of all brokers are malformed or, if topics are named, a znode of
-            a named topic or of a leader is. Without names, brokers and topics with a malformed znode are left out with a
-            warning.
+            ``/controller``, ``/cluster/id`` or the znodes of all brokers are malformed. If topics are named, also for a
+            malformed znode of a named topic or of a leader. Without names, brokers and topics with a malformed znode are
+            left out with a warning.
         """
         found = self.survey(topics)
         leaders = {f"{znodes.BROKER_IDS}/{state.leader}" for state in found.states.values()}
@@ -98,7 +98,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         return found
 
     def survey(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """Like `snapshot`, but malformed znodes of brokers and topics are in its `unreadable` instead of raised."""
+        """Return a snapshot, with the errors of malformed znodes of brokers and topics in `unreadable`; see `snapshot`."""
         named = None if topics is None else [znodes.topic_path(topic) for topic in topics if is_topic_name(topic)]
         first = self.ask(
             get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
@@ -168,7 +168,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         return self.children_many([group_znodes.CONSUMERS]).get(group_znodes.CONSUMERS, [])
 
     def group_members(self, group: str, watch: Watch | None = None) -> DecodedZnodes[ConsumerRegistration]:
-        """The group's consumers by id. Blocks for two rounds of requests. `watch` is for the set of ids."""
+        """The group's consumers by id. Blocks for two rounds of requests. `watch` reports changes of the set of ids."""
         ids = group_znodes.ids_path(group)
         names = self.children_many([ids], watch).get(ids, [])
         nodes = self.get_many(f"{ids}/{name}" for name in names)
@@ -179,7 +179,10 @@ class ZooKeeperClient(ZooKeeperConnection):
         return self._by_partition(group_znodes.owners_path(group), group_znodes.decode_owner)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return committed offsets, except for Kafka 0.7's. Negative for none. Blocks for three rounds of requests."""
+        """Return committed offsets, without those of Kafka 0.7. Blocks for three rounds of requests.
+
+        A negative number means that there is no offset.
+        """
         return self._by_partition(group_znodes.offsets_path(group), group_znodes.decode_offset)
 
     def _by_partition(self, parent: str, decode: Callable[[str, bytes | None], T]) -> dict[TopicPartition, T]:

@@ -74,7 +74,7 @@ Operation = Create | SetData | Delete | Check
 
 
 class Reason(Enum):
-    """Why an operation failed its transaction."""
+    """The reason for which an operation failed its transaction."""
 
     NODE_EXISTS = "the znode exists"
     NO_NODE = "the znode, or its parent, does not exist"
@@ -123,7 +123,7 @@ def pieces(
     chroot: str,
     max_bytes: int = MAX_TRANSACTION_BYTES,
 ) -> Iterator[list[T]]:
-    """Divide parts, in order, into pieces that fit into one transaction. A part that is too large is alone.
+    """Divide parts, in order, into pieces that fit into one transaction. A part that is too large has its own piece.
 
     `operations_of` returns the operations that a part may need. Operations that several parts of a piece need, such as a
     parent's, count once.
@@ -151,7 +151,7 @@ def pieces(
 
 
 def to_wire(operation: Operation, chroot: str, group_acl: GroupAcl = "open") -> tuple[object, ...]:
-    """The operation as kazoo sends it, under a chroot. `group_acl` is the default ACL of groups' znodes."""
+    """Convert an operation to kazoo's, under a chroot. `group_acl` is the default ACL of groups' znodes."""
     path = chroot + operation.path
     match operation:
         case Create(data=data, ephemeral=ephemeral, acl=acl, sequential=sequential):
