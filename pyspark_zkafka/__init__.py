@@ -1,7 +1,7 @@
 """Kafka for Spark in Python, with or without ZooKeeper: ``spark.read.format("zkafka")``.
 
-Spark imports this module to find the data source, in every application that has it installed. So importing it is cheap, and
-never fails, not even where kazoo or confluent-kafka is missing: clients are imported when they are used.
+Spark imports this module to find the data source, in every application that has it installed. The import is therefore cheap
+and never fails, even if kazoo or confluent-kafka is missing: clients are imported when they are used.
 """
 
 import typing as _typing

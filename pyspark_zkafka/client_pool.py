@@ -21,7 +21,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long, how many and up to which age idle clients are kept. A new client reads certificates again."""
+    """Limits of idle clients: their idle time, number and age. A younger client has read newer certificates."""
 
     max_idle_s: float = 10.0
     most: int = 8
@@ -49,11 +49,11 @@ def _later(delay_s: float, call: Callable[[], None]) -> None:
 
 
 class ClientPool(Generic[C]):
-    """Leases open clients, and keeps returned ones within the limits of a `Keep`.
+    """Pool that leases open clients, and keeps returned clients within the limits of a `Keep`.
 
     Spark's workers run many short tasks, which can share a connection. A client is leased to one user at a time, for an
     equal configuration, in the process that opened it, and not after an error during a lease. The longest idle clients are
-    closed first. A lease may have its own limits; `most` counts clients with equal limits. `later` schedules the closing of
+    closed first. A lease may have its own limits. `most` counts clients with equal limits. `later` schedules the closing of
     idle clients on another thread. Thread-safe.
     """
 
@@ -148,12 +148,12 @@ class ClientPool(Generic[C]):
             self._due_at = min([due_at, *(opened.idle_until for opened in self._idle)])
             is_first = self._due_at < due_at
             left_s = self._due_at - now
-        if is_first:  # before the old ones are closed, which may fail
+        if is_first:  # before the old clients are closed, which may fail
             self._close_later(now + left_s, left_s)
         self._close(old)
 
     def _close(self, clients: list[_Opened[C]]) -> None:
-        with ExitStack() as closing:  # closes all, and then raises the error of one
+        with ExitStack() as closing:  # closes all clients, and then raises an error if there was one
             for opened in clients:
                 closing.callback(opened.closing.close if opened.process == os.getpid() else partial(_leave_open, opened))
 

@@ -42,7 +42,7 @@ def subscribed_topics(subscription: Subscription, cluster: ClusterSource) -> lis
 def open_cluster(connection: ConnectionOptions) -> Iterator[ClusterSource]:
     """Open a source of the cluster's state. Raises ZooKeeperError if ZooKeeper cannot be reached.
 
-    Brokers are not asked before the first request.
+    Brokers are not contacted before the first request.
     """
     if connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -95,8 +95,8 @@ def current_snapshot(
 ) -> ClusterSnapshot:
     """Return the current snapshot of a cluster whose snapshot in ZooKeeper is outdated.
 
-    While some brokers are in ZooKeeper, only the addresses of the others are missing there. Later the brokers' metadata
-    replaces ZooKeeper's.
+    While some brokers are in ZooKeeper, only the addresses of the other brokers are missing there. Once all brokers have
+    left, their metadata replaces ZooKeeper's.
     """
     known = admin.snapshot(outdated.topics if outdated.brokers else topics)
     brokers = {broker.id: of_listener(broker, connection.listener) for broker in known.brokers.values()}

@@ -128,7 +128,7 @@ class ConsumerGroup:
 
         `maxOffsetsPerTrigger` and `maxBytesPerTrigger` limit the ranges. Planning also releases and claims partitions, and
         waits for partitions that other members are releasing: for some seconds in ZooKeeper, and in Kafka for up to 90
-        seconds by default. Partitions that have no leader, but committed offsets, are left for a later plan. Missing topics
+        seconds by default. Partitions with committed offsets but without a leader are left for a later plan. Missing topics
         are logged as a warning.
 
         Raises
@@ -166,7 +166,7 @@ class ConsumerGroup:
         return GroupBatch(self, spark, tuple(limited.values()), owner, commits_as_member=session.commits_as_member)
 
     def _joined(self) -> tuple[StreamSession, Membership]:
-        """The session and the member; raises NOT_A_MEMBER outside the ``with`` block."""
+        """Return the session and the member. Raises NOT_A_MEMBER outside the ``with`` block."""
         if self._session is None or self._session.member is None:
             raise NOT_A_MEMBER("A ConsumerGroup is a member only inside its with block; use it there")
         return self._session, self._session.member
@@ -185,7 +185,7 @@ class ConsumerGroup:
 
 
 def _subscribe(topics: Sequence[str]) -> str:
-    """Return the option `subscribe`; rejects names that the option would read differently."""
+    """Return the option `subscribe`. Rejects names that the option would read differently."""
     from pyspark_zkafka.model.topic_names import describe_bad_names
 
     problem = describe_bad_names("subscribe", topics)
@@ -200,7 +200,7 @@ class GroupBatch:
     Attributes
     ----------
     ranges : tuple of OffsetRange
-        ``[start, until)`` of each partition, in order. Ranges may be empty; a member without partitions has none.
+        ``[start, until)`` of each partition, in order. Ranges may be empty. A member without partitions has no ranges.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class GroupBatch:
         self._commits_as_member = commits_as_member
 
     def load(self, schema: str | None = None) -> DataFrame:
-        """Load the records of the ranges; each call reads the same records.
+        """Load the records of the ranges. Each call reads the same records.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class GroupBatch:
         """Options for a write with zkafka that commits the batch only if every row is acknowledged.
 
         They include the connection options of the group. The write fails with PARTITION_LOST if the member no longer owns a
-        partition; the other partitions' offsets are committed, and the rows stay written.
+        partition. The offsets of the other partitions are committed, and the rows stay written.
         """
         from pyspark_zkafka.options.table import BY_NAME, OFFSET_STORES, is_connection_option
 
@@ -262,7 +262,7 @@ class GroupBatch:
         Raises
         ------
         PartitionLost
-            The member no longer owns a partition; the others are committed.
+            The member no longer owns a partition. The offsets of the other partitions are committed.
         """
         from pyspark_zkafka.group.offsets import require_none_lost
 

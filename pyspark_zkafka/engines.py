@@ -1,4 +1,4 @@
-"""What differs between the engines that run the source, Spark's versions and Sail; no other module asks for them."""
+"""Differences between the engines that run the source: the versions of Spark, and Sail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ try:
 except ImportError:  # Spark 4.0
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef, misc]
-        """A writer of streams that takes Arrow batches: Spark 4.0 asks only for the base class of the batch writers."""
+        """A writer of streams that takes Arrow batches. Spark 4.0 checks only for the base class of the batch writers."""
 
 
 try:
@@ -38,7 +38,7 @@ except ImportError:  # before Spark 4.2
     HAS_READ_LIMITS = False
 
     class ReadLimit:  # type: ignore[no-redef]
-        """Stands for a limit of a micro-batch."""
+        """Stand-in for Spark's limit of a micro-batch."""
 
     @dataclass
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
@@ -51,7 +51,7 @@ except ImportError:  # before Spark 4.2
         max_rows: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands for the interface of streams with fixed ends."""
+        """Stand-in for Spark's interface of streams with fixed ends."""
 else:
     HAS_READ_LIMITS = True
 
@@ -61,13 +61,13 @@ def _spark_version() -> tuple[int, ...]:
 
 
 HAS_TIMES = _spark_version() >= (4, 2)
-"""Whether frames can have columns of the type time. Spark 4.0 does not have it, and 4.1 disables it."""
+"""True if frames can have columns of the type time. Spark 4.0 does not have this type, and 4.1 disables it."""
 LIMITS = "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"
 """Options of streams that need read limits."""
 
 
 def progress_json(offset: str) -> str:
-    """Return an offset in a query's progress as JSON: with Spark Connect, 4.0 and 4.1 report a dict as Python shows it."""
+    """Return an offset in a query's progress as JSON. With Spark Connect, 4.0 and 4.1 report the `repr` of a dict."""
     return json.dumps(literal_eval(offset)) if offset.startswith("{'") else offset
 
 
@@ -80,7 +80,7 @@ def require_pyspark() -> None:
 def require_read_limits(options: Collection[str]) -> None:
     """Raise UNSUPPORTED_PYSPARK if options limit the micro-batches of a stream, and Spark has no read limits.
 
-    Spark would run a query with availableNow as one micro-batch, whose limit would end it too early.
+    Spark would run a query with availableNow as one micro-batch, and a limit would end the query too early.
     """
     given = {name.lower() for name in options}
     limits = [name for name in LIMITS if name.lower() in given]
@@ -91,7 +91,7 @@ def require_read_limits(options: Collection[str]) -> None:
 
 
 def require_spark(frame: StructType | pa.Schema, what: str, remedy: str) -> None:
-    """Raise UNSUPPORTED_ENGINE, which says that `what` need Spark, if another engine has passed the frame's schema."""
+    """Raise UNSUPPORTED_ENGINE if another engine has passed the frame's schema. The error says that `what` need Spark."""
     if isinstance(frame, pa.Schema):
         raise UNSUPPORTED_ENGINE(f"{what} need Spark, and another engine runs this query; {remedy}")
 
@@ -129,7 +129,7 @@ def struct_type(columns: pa.Schema) -> StructType:
 
 
 def arrow_schema(frame: StructType | pa.Schema) -> pa.Schema:
-    """Return a frame's schema in Arrow's types; Sail passes one.
+    """Return a frame's schema in Arrow's types. Sail already passes an Arrow schema.
 
     Timestamps have the time zone UTC. Only a schema that is declared on Sail has the session's time zone: see `in_utc`.
 

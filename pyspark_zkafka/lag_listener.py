@@ -44,8 +44,8 @@ class LagListener(StreamingQueryListener):
     Parameters
     ----------
     callback : callable, optional
-        Called with a `QueryLag` for each source. While it runs, events of other queries wait. Spark logs its exceptions,
-        and continues.
+        Called with a `QueryLag` for each source. While the callback runs, events of other queries wait. Spark logs its
+        exceptions, and continues.
     registry : prometheus_client.CollectorRegistry, optional
         Registry for the metrics; needs the extra ``metrics``. A registry accepts only one listener.
     log : bool
@@ -129,7 +129,7 @@ class LagListener(StreamingQueryListener):
 
 
 def measured_columns(schema: StructType) -> list[str]:
-    """Return which of the columns `key` and `value` Spark can measure in bytes."""
+    """Return the columns, of `key` and `value`, that Spark can measure in bytes."""
     return [
         field.name for field in schema if field.name in _MEASURED and isinstance(field.dataType, (BinaryType, StringType))
     ]
@@ -221,7 +221,7 @@ class LagMetrics:
             self._lags = {key: lag for key, lag in self._lags.items() if key[0] != run_id}
 
     def describe(self) -> Iterator[Metric]:
-        """Return the metrics without samples, by whose names the registry refuses a second listener."""
+        """Return the metrics without samples. By their names, the registry recognises and refuses a second listener."""
         return self._families([])
 
     def collect(self) -> Iterator[Metric]:

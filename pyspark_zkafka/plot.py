@@ -1,7 +1,8 @@
 """Pictures of views: lag over time, the assignment map of groups, and the balance of leaders.
 
 Each function draws a `matplotlib.figure.Figure` from the rows of views: a Spark or pandas frame, mappings, or Spark's `Row`
-objects. It does not use pyplot. A notebook shows a figure that is the value of a cell; `savefig` writes it to a file.
+objects. The functions do not use pyplot. A notebook shows a figure that is the value of a cell. `savefig` writes the figure
+to a file.
 
 matplotlib is an extra, ``pip install 'pyspark-zkafka[plot]'``, and imported by the first call.
 """
@@ -63,7 +64,7 @@ def lag_over_time(
         Rows of the view `offsets`, read repeatedly, with the columns `time`, `group`, `topic`, `partition` and `lag`.
         The rows of one reading share their time: a datetime, or seconds.
     by
-        The lines. Each is the sum of its partitions' lags, with a gap where a lag is null.
+        The lines to draw. A line is the sum of its partitions' lags, with a gap where a lag is null.
     events
         Texts by time, each next to a vertical line.
 
@@ -98,7 +99,8 @@ def lag_over_time(
 def assignment_map(owners: Rows, partitions: Rows) -> Figure:
     """Draw a matrix of consumers and partitions, with a filled cell if the consumer owns the partition.
 
-    If a group owns some partitions of a topic, the others are in its row `no owner`. Topics without owners are left out.
+    If a group owns some partitions of a topic, its row `no owner` has the other partitions. Topics without owners are left
+    out.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def assignment_map(owners: Rows, partitions: Rows) -> Figure:
 
 
 def leader_balance(partitions: Rows, brokers: Rows) -> Figure:
-    """Draw for each broker how many partitions it leads (bar), and of how many it is the preferred leader (line).
+    """Draw the number of partitions that each broker leads (bar), and of which it is the preferred leader (line).
 
     A broker without a row in `brokers` is shown as down. Partitions without a leader have their own bar.
 
@@ -220,17 +222,18 @@ def _lag(row: Row) -> float:
 
 
 def _line_label(line: tuple[Any, ...], *, lone_group: bool) -> str:
-    """
+    """Return the label of a line, without the group if it is the only group.
+
     >>> _line_label(("billing", "orders", 3), lone_group=False), _line_label(("billing", "orders", 3), lone_group=True)
     ('billing orders-3', 'orders-3')
     """
-    group, *place = line
-    name = "-".join(str(int(part)) if not isinstance(part, str) else part for part in place)
+    group, *rest = line
+    name = "-".join(str(int(part)) if not isinstance(part, str) else part for part in rest)
     return " ".join(([] if lone_group and name else [group]) + ([name] if name else []))
 
 
 def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
-    """Draw a line for each event, and its text above the axes; earlier texts are higher, so that no line crosses a text."""
+    """Draw a line for each event, and its text above the axes. Earlier texts are higher, so that no line crosses a text."""
     at_top = axes.get_xaxis_transform()
     for row, (position, text) in enumerate(sorted(events.items(), reverse=True)):
         height = 1.03 + 0.07 * row
@@ -239,7 +242,7 @@ def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
 
 
 class _Line(NamedTuple):
-    """A row of the map, with the columns of its cells; a row without a consumer has the partitions without an owner."""
+    """A row of the map, with the columns of its cells. A row without a consumer has the partitions without an owner."""
 
     group: str
     consumer: str

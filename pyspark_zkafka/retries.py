@@ -20,7 +20,7 @@ _BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def elapsed_s() -> float:
-    """Return monotonic seconds. On Linux they also count while the machine sleeps: sessions expire meanwhile."""
+    """Return monotonic seconds. On Linux, they also count while the machine sleeps, because sessions expire meanwhile."""
     return time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
 
 
@@ -61,7 +61,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Retry a call after a retriable error, at most `retries` times, with a pause of `interval_s` before each."""
+    """Retry a call after a retriable error, at most `retries` times, with a pause of `interval_s` before each retry."""
 
     retries: int
     interval_s: float
@@ -79,7 +79,7 @@ class Retry:
         return call()
 
     def until(self, is_final: Callable[[T], bool], call: Callable[[], T]) -> T:
-        """Call until the result is final, repeating at most `retries` times, with pauses. Each call also retries errors."""
+        """Call until the result is final, repeating at most `retries` times, with pauses. Retries errors in each call."""
         found = self(call)
         for _ in range(self.retries):
             if is_final(found):
@@ -138,7 +138,7 @@ class Deadline:
 
 
 class OncePerMinute:
-    """Limits warnings to one a minute for each subject. `clock` is monotonic. Two threads may log a subject at once."""
+    """Limit of one warning a minute for each subject. `clock` is monotonic. Two threads may log a subject at once."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -72,7 +72,7 @@ class ZKafkaDataSource(DataSource):
         return engine_schema(decoded_schema(pinned, options.include_headers))
 
     def _pin(self, options: ReadOptions, declared: Collection[str] | None = None) -> PinnedFormats | None:
-        """Find the schemas of the decoded columns, unless `schema` has found them; None without formats."""
+        """Find the schemas of the decoded columns, unless `schema` has found them already. Return None without formats."""
         if self._pinned is None and options.formats is not None:
             from pyspark_zkafka.formats.decoding import pin_formats
 
@@ -102,7 +102,7 @@ class ZKafkaDataSource(DataSource):
 
     @concise_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
+        """Make a streaming reader for a projection of the schema. The reader connects when Spark first plans with it."""
         with prepared_worker():
             from pyspark_zkafka.engines import HAS_READ_LIMITS, arrow_schema, require_read_limits, require_spark
             from pyspark_zkafka.errors import ZKafkaError
@@ -126,7 +126,7 @@ class ZKafkaDataSource(DataSource):
 
     @concise_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Make a batch writer; reads the partitions of the topics once for all tasks."""
+        """Make a batch writer. Reads the partitions of the topics once for all tasks."""
         with prepared_worker():
             from pyspark_zkafka.write.plan import plan_write
             from pyspark_zkafka.write.writers import ZKafkaWriter
@@ -138,8 +138,8 @@ class ZKafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Make a writer of one micro-batch.
 
-        Spark requests a writer to write the micro-batch, which needs a plan, and another one to commit or abort it, from a
-        separate module. If Spark renames that module, the second writer is planned unnecessarily.
+        Spark requests one writer to write the micro-batch, and a second writer, from a separate module, to commit or abort
+        it. Only the first writer needs a plan. If Spark renames that module, the second writer is planned unnecessarily.
         """
         with prepared_worker():
             from pyspark_zkafka.write.plan import plan_write

@@ -1,4 +1,4 @@
-"""Threads of this package: none of them ends in silence."""
+"""Threads of this package, whose failures are always logged or passed on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def thread_failed(who: str, cause: BaseException) -> ZKafkaError:
 def start_thread(
     work: Callable[[], object], name: str, on_failure: Callable[[BaseException], object] = lambda cause: None
 ) -> threading.Thread:
-    """Run `work` in a daemon thread. An exception is logged once, with its traceback; `on_failure` is called after that.
+    """Run `work` in a daemon thread. An exception is logged once, with its traceback. `on_failure` is called after that.
 
     Raises RuntimeError if no thread can be started.
     """

@@ -1,8 +1,8 @@
 """Tokens for OAUTHBEARER logins, from a function of the user's or of a cloud's own library.
 
-`kafka.sasl.oauthbearer.token.provider` names the function as ``package.module:function``, or one of `PRESETS`. The function
-has the signature of confluent-kafka's ``oauth_cb``: it gets the text of `kafka.sasl.oauthbearer.config`, and returns the
-token and its expiry in seconds since 1970; optionally also the principal, and extensions as a dictionary.
+`kafka.sasl.oauthbearer.token.provider` names the function as ``package.module:function``, or names one of `PRESETS`. The
+function has the signature of confluent-kafka's ``oauth_cb``: it gets the text of `kafka.sasl.oauthbearer.config`, and
+returns the token and its expiry in seconds since 1970. It may also return the principal, and extensions as a dictionary.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRESETS: Mapping[str, str] = {
     "microsoft-entra": f"{__name__}:microsoft_entra",
     "google": f"{__name__}:google",
 }
-"""Functions by name. Each needs the library of the extra of the same name."""
+"""Functions by name. Each function needs the library of the extra of the same name."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHARE_OF_LIFETIME = 0.8
@@ -47,9 +47,9 @@ if hasattr(os, "register_at_fork"):  # another thread of the parent may hold a l
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, with the times (seconds since 1970) at which it expires and from which a new one is requested.
+    """A token, and the times at which it expires and is renewed, in seconds since 1970.
 
-    A new one is also requested from `due_s` on, by the monotonic clock: the wall clock may be set back.
+    The token is also renewed at `due_s` on the monotonic clock, because the wall clock may be set back.
     """
 
     text: str = field(repr=False)
@@ -70,7 +70,7 @@ def is_provider_name(name: str) -> bool:
 
 
 def fetch_token(provider: str, config: str) -> Token:
-    """Return the process's token of a provider. A new one is requested after 80 % of its lifetime.
+    """Return the process's token of a provider. A new token is requested after 80 % of the present token's lifetime.
 
     If that fails, the present token is used until five seconds before it expires. A request takes at most 30 seconds.
     Thread-safe: threads wait for each other's requests.
@@ -102,7 +102,7 @@ def fetch_token(provider: str, config: str) -> Token:
 
 
 def forget_token(provider: str, config: str) -> None:
-    """Request a new token for the next login: a broker has refused the present one."""
+    """Request a new token for the next login, because a broker has refused the present token."""
     _tokens.pop((provider, config), None)
 
 

@@ -32,7 +32,7 @@ _MALLOC = (
 _ARENA_MAX = -8
 
 _DAEMON, _WORKER = "pyspark.daemon", "pyspark.worker"
-_TCP_OPTIONS = ("TCP_NODELAY", "TCP_QUICKACK")  # the second one exists on Linux only
+_TCP_OPTIONS = ("TCP_NODELAY", "TCP_QUICKACK")  # TCP_QUICKACK exists on Linux only
 
 _LONGEST_EXIT_S = 60
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -41,7 +41,7 @@ _frozen_modules = 0
 
 
 class LogFormatter(logging.Formatter):
-    """Escapes control characters in log messages: a message cannot control a terminal, or imitate further log lines.
+    """Formatter that escapes control characters, so that a message cannot control a terminal or imitate further lines.
 
     A traceback keeps its line breaks. Other control characters in it are escaped.
     """
@@ -58,7 +58,7 @@ class LogFormatter(logging.Formatter):
 
 @contextmanager
 def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
-    """Prepare Spark's worker for a call; the ``with`` block contains the call's imports.
+    """Prepare Spark's worker for a call. The ``with`` block contains the call's imports.
 
     If logging is not configured, as in Spark's workers, warnings show their time, level and logger.
 
@@ -69,7 +69,7 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
 
     With `for_task`, tunes the allocator for batches. Call before threads start.
 
-    Other engines run all tasks as threads of one process: its collector and allocator are left as they are.
+    Other engines run all tasks as threads of one process, whose collector and allocator are left as they are.
     """
     if logging.lastResort is not None and logging.lastResort.formatter is None:
         logging.lastResort.setFormatter(LogFormatter(_LOG_FORMAT))
@@ -118,12 +118,13 @@ def concise_errors() -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> bool:
-    """Make glibc keep up to 64 MiB of freed memory, except for what environment variables configure; False without glibc.
+    """Make glibc keep up to 64 MiB of freed memory, unless environment variables set other limits. False without glibc.
 
-    A task frees a batch of several MiB and needs as much for the next one. The kernel clears and maps each page of newly
+    A task frees a batch of several MiB and needs as much for the next batch. The kernel clears and maps each page of newly
     allocated memory, which took a fifth of the CPU when reading records of 1 KB. All threads allocate from one arena.
-    Otherwise each of librdkafka's threads has an arena, and memory freed after reading from one broker is not reused for
-    the next, and each arena would keep 64 MiB. The number of arenas is 1 even if the environment allows more, as on YARN.
+    Otherwise each of librdkafka's threads would have an arena that keeps 64 MiB, and memory freed after reading from one
+    broker would not be reused for the next broker. The number of arenas is 1 even if the environment allows more, as on
+    YARN.
     """
     import ctypes
 
@@ -165,8 +166,8 @@ def exit_on_sigterm() -> None:
 def _exit(number: int, frame: object) -> None:
     """Exit, and ignore the second SIGTERM that Spark sends, which must not interrupt the exit.
 
-    The exception may have left a lock of a library locked, for which the exit then waits for ever, and the process would
-    stay a member of its group. After a minute, SIGALRM therefore ends the process.
+    The exception may leave a lock of a library locked. The exit would then wait for this lock forever, and the process
+    would stay a member of its group. After a minute, SIGALRM therefore ends the process.
     """
     signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -190,8 +191,8 @@ def ignoring_sigterm() -> Iterator[None]:
 class TaskObject:
     """Base of readers and writers. Spark pickles them once, and each task unpickles them before it reads its input.
 
-    Raises ZKafkaError (``VERSIONS_DIFFER``) in a task with another build of the package: the values would shift without an
-    error where that build has other fields.
+    Raises ZKafkaError (``VERSIONS_DIFFER``) in a task with another build of the package. If the other build had other
+    fields, values would otherwise shift without an error.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -229,9 +230,9 @@ def build() -> str:
 
 
 def send_promptly() -> bool:
-    """Disable the delays of TCP between this worker and Spark's JVM; False if the worker has no TCP socket to the JVM.
+    """Disable the delays of TCP between this worker and Spark's JVM. False if the worker has no TCP socket to the JVM.
 
-    The JVM sends a task in two parts. By Nagle's algorithm, the second part waits until the first one is acknowledged, and
+    The JVM sends a task in two parts. By Nagle's algorithm, the second part waits until the first is acknowledged, and
     in a worker that has run another task, the kernel delays acknowledgements by 40 ms. TCP_QUICKACK sends the pending
     acknowledgement. The kernel resets it when the worker answers, so every task must set it between the two parts.
     TCP_NODELAY sends the end of a task's result without waiting for the JVM's acknowledgement, and stays set.
@@ -249,7 +250,7 @@ def send_promptly() -> bool:
 
 
 def whole_input(batches: Iterator[T]) -> Iterator[T]:
-    """Yield a task's batches. Raises EOFError after the last one if the task has ended before its input.
+    """Yield a task's batches. Raises EOFError after the last batch if the task has ended before its input.
 
     If the input fails, or the task is killed, Spark's JVM closes the connection to this worker after any batch. pyarrow
     takes this for the end of the input. After the real end, the JVM sends one more message. Raises ZKafkaError
