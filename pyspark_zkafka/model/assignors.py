@@ -56,9 +56,9 @@ def balance(
     No assignment with even counts keeps more partitions. A higher quota saves a partition only for a thread that owns more
     than the lower quota.
 
-    Members read the owners at different moments, while others release and claim, and must compute the same target. In any
-    state, let an owner release a partition that it must release, or the new owner claim a free one. The target stays the
-    same:
+    Members read the owners at different moments, while other members release and claim, and must compute the same target.
+    In any state, let an owner release a partition that it must release, or let the new owner claim a free partition. The
+    target stays the same:
 
     - Quotas: a thread with a higher quota that owned more than the lower quota still does. A thread with a lower quota
       never comes to own more. Of the threads above the lower quota, a release can remove one with a lower quota, and a

@@ -348,7 +348,8 @@ def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
 def _require_alone(attempt: Attempt, entries: Collection[Entry]) -> None:
     """Raise if another run has recorded a batch after this run had begun it. All earlier runs had ended by then.
 
-    The other run has the same checkpoint, or a copy of it. Its micro-batches may have other rows than this run's.
+    The other run has the same checkpoint, or a copy of it. Its micro-batches may have rows that belong to other
+    micro-batches of this run.
     """
     begun = [attempt.since, *(entry.batch for entry in entries if entry.run == attempt.run)]
     since = min((batch for batch in begun if batch is not None), default=attempt.batch)

@@ -323,7 +323,7 @@ def _hash_of(offsets: Iterable[TopicPartition]) -> str:
 
 
 def is_ledger_of(base: str, group: str, offsets: Iterable[TopicPartition]) -> bool:
-    """Return True if `base` is of the group, or of its member with these partitions, with any prefix and any writer.
+    """Return True for a ledger of the group, or of its member with these partitions, with any prefix and any writer.
 
     >>> is_ledger_of("team-group.billing:audit", "billing", []), is_ledger_of("team-group.billing-2", "billing", [])
     (True, False)

@@ -13,7 +13,7 @@ roundrobin   none: keys are ignored                                     Java's `
 The partition is the hash modulo the number of all partitions. Partitions without a leader count, too, so that a key keeps
 its partition when a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
 
-An empty key has a hash. A null key has none. (librdkafka's ``consistent`` sends null keys to partition 0.)
+An empty key has a hash. A null key has no hash. (librdkafka's ``consistent`` sends null keys to partition 0.)
 
 References
 ----------

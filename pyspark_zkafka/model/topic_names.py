@@ -144,7 +144,7 @@ def _matches(pattern: str, names: Collection[str]) -> list[bool]:
 
 
 def _plain_names(regex: str) -> tuple[frozenset[str], str | None]:
-    """Return the alternatives that are plain names, and the regex of all other alternatives, None if there are none."""
+    """Return the alternatives that are plain names, and the regex of all other alternatives, or None."""
     if "(" in regex or "[" in regex or "\\" in regex:
         return frozenset(), regex  # a bar may be inside a group or a class
     alternatives = regex.split("|")

@@ -29,7 +29,7 @@ _MORE_PATIENCE = 4
 _GIVE_UP_S = 600.0
 _POLL_S, _LONGEST_POLL_S = 0.0005, 0.01
 _LARGEST_BYTES = 1024**3
-"""The size of a joined batch: Arrow's columns of text hold at most 2 GiB."""
+"""The largest size of a joined batch: Arrow's columns of text hold at most 2 GiB."""
 
 
 class Loans:

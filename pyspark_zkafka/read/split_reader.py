@@ -129,7 +129,7 @@ class SplitReader:
             self._report_replaced("created again")
 
     def _gather(self) -> int:
-        """Gather records for one batch, and return their number. Stops early, even without records, if none arrive."""
+        """Gather records for one batch, and return their number. Stops early, even without records, if nothing arrives."""
         gathered = size = 0
         while self._position < self._until and gathered < self._policy.max_records and size < self._policy.max_bytes:
             left = min(self._policy.max_records - gathered, self._until - self._position)

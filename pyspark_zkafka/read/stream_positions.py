@@ -145,7 +145,10 @@ class StreamStarts:
     def _warn_without_offsets(
         self, assigned: Mapping[TopicPartition, PartitionProgress], others: Collection[TopicPartition]
     ) -> None:
-        """Warn if a new query starts at the group's offsets, and the group has none. `others` have an offset."""
+        """Warn if a new query starts at the group's offsets, and the group has no offset.
+
+        `others` are other members' partitions with an offset.
+        """
         group, read = self.options.group, self.options.read
         if group is None or read.start.everywhere != "committed" or read.reset is not None:
             return

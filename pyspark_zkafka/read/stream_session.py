@@ -131,7 +131,7 @@ class StreamSession:
         return True
 
     def _have_brokers_left(self, zookeeper: ZooKeeperClient) -> bool:
-        """Return True if all brokers have left ZooKeeper for KRaft, and none has returned within half a minute."""
+        """Return True if all brokers have left ZooKeeper for KRaft, and no broker returns within half a minute."""
         left_at = None
         while self.retry(zookeeper.all_brokers_migrated):
             if left_at is None:

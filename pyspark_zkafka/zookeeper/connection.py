@@ -270,9 +270,9 @@ class ZooKeeperConnection:
     def transact(self, operations: Sequence[Operation]) -> Outcome:
         """Apply all operations, or none. Blocks for one round trip.
 
-        Raises ZooKeeperRefused if an ACL denies an operation; none is applied. After ZooKeeperError (no answer) and
-        REQUEST_TOO_LARGE (the servers have closed the connection), the transaction may have been applied. After a
-        time-out, it may also be applied later: kazoo sends it when the ensemble answers, unless the session has expired.
+        Raises ZooKeeperRefused if an ACL denies an operation. Then no operation is applied. After ZooKeeperError (no
+        answer) and REQUEST_TOO_LARGE (the servers have closed the connection), the transaction may have been applied. After
+        a time-out, it may also be applied later: kazoo sends it when the ensemble answers, unless the session has expired.
         """
         if not operations:
             return Outcome()
