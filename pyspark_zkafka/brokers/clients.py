@@ -19,8 +19,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import is_refusal, kafka_errors
-from pyspark_zkafka.brokers.properties import require_files
+from pyspark_zkafka.brokers.properties import CLIENT_DEFAULTS, require_files
 
+_BACKOFF, _LOGIN_BACKOFF_MS = "reconnect.backoff.ms", 500
 INTRODUCTION_S = 1.0
 """The time-out of the first metadata request. The next request reports any error."""
 
@@ -33,6 +34,10 @@ def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], No
     """
     require_files(properties)
     config = {**properties, "error_cb": note}
+    has_login = str(config.get("security.protocol", "")).lower().startswith("sasl")
+    if has_login and config.get(_BACKOFF) == CLIENT_DEFAULTS[_BACKOFF]:
+        # After a refused login, librdkafka connects again at this interval. Each attempt counts towards a lock-out.
+        config[_BACKOFF] = min(_LOGIN_BACKOFF_MS, int(config.get("reconnect.backoff.max.ms", _LOGIN_BACKOFF_MS)))
     provider = config.pop(token_providers.PROVIDER, None)
     if provider is None:
         return config

@@ -44,6 +44,10 @@ TLS_REMEDY = (
     "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's has not expired and names its host"
 )
 LOGIN_REMEDY = "check the user and password in kafka.sasl.*"
+TOKEN_REMEDY = (
+    "check kafka.sasl.oauthbearer.* or the token provider, and that the brokers accept the token's issuer, audience and "
+    "claims"
+)
 KERBEROS_REMEDY = (
     "check kafka.sasl.kerberos.principal, keytab and service.name, that the keytab is on the driver and on every executor, "
     "and that the KDC can be reached"
@@ -119,7 +123,9 @@ def connection_error(error: Exception, doing: str, *, answered: bool = True) -> 
     if isinstance(error, MechanismRefused):
         return REFUSED_BY_BROKER(f"{text}; set kafka.sasl.mechanism to one of them")
     if isinstance(error, LoginRefused):
-        return REFUSED_BY_BROKER(f"{text}; {KERBEROS_REMEDY if 'GSSAPI' in text else LOGIN_REMEDY}")
+        remedies = {"GSSAPI": KERBEROS_REMEDY, "OAUTHBEARER": TOKEN_REMEDY}
+        remedy = next((remedy for mechanism, remedy in remedies.items() if mechanism in text), LOGIN_REMEDY)
+        return REFUSED_BY_BROKER(f"{text}; {remedy}")
     if isinstance(error, TlsRefused):
         return REFUSED_BY_BROKER(f"{text}; {TLS_REMEDY}")
     if isinstance(error, MalformedResponse):

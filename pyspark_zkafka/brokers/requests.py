@@ -230,7 +230,9 @@ class BrokerRequests:
             if is_refused or deadline.has_passed or are_unreachable:
                 raise connection_error(last, doing, answered=self._is_answered) from last
             if failed:
-                time.sleep(min(_PAUSES.wait_s(sum(failed.values())), max(deadline.left_s, 0.0)))
+                # Each attempt to log in counts towards a lock-out of the user.
+                pause_s = _PAUSES.wait_s(sum(failed.values())) if refused_at is None else _REFUSED_AFTER_S
+                time.sleep(min(pause_s, max(deadline.left_s, 0.0)))
 
     def each(
         self,

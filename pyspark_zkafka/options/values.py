@@ -319,7 +319,7 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of a write. `once` is None for an at-least-once write. `formats` is None for keys and values of bytes or text."""
+    """Options of a write. At-least-once writes have no `once`. Keys and values of bytes or text have no `formats`."""
 
     connection: ConnectionOptions
     topic: Annotated[str | None, "topic"]

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from pyspark_zkafka.records.direct.joint_fetches import JointFetches
     from pyspark_zkafka.records.producer import CountingProducer, Sender
     from pyspark_zkafka.records.transactions import TransactionalProducer
-    from pyspark_zkafka.wire.protocol import Unsupported
+    from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
 
 _log = logging.getLogger(__name__)
 
+_STARTING_TO_WRITE = "beginning to write"
 _FETCH_SIZE = "max.partition.fetch.bytes"
 _MOST_FETCH_BYTES = 8 * 1024 * 1024
-_REFUSED_FOR_S = 600.0
-_FAILS_FOR_S = 60.0
-"""How long exactly-once writes fail without another attempt after a refused login: long enough for a task's repetitions."""
+_REFUSED_FOR_S = 60.0
+"""How long reads and writes fail without another attempt after a refused login: long enough for a task's repetitions."""
 _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
@@ -46,8 +46,8 @@ _PRODUCER = Keep(max_age_s=_PRODUCER_AGE_S)
 _TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 
 _clients: ClientPool[Any] = ClientPool()
-# Times and texts of refused logins. Each attempt counts towards a lock-out, and librdkafka attempts to log in as well.
-_refused_logins: dict[Hashable, tuple[float, str]] = {}
+# Refused logins and their times. Each attempt counts towards a lock-out of the user.
+_refused_logins: dict[Hashable, tuple[float, LoginRefused]] = {}
 
 
 def uses_native(connection: ConnectionOptions) -> bool:
@@ -91,7 +91,7 @@ def open_consumer(
     of the split.
     """
     with ExitStack() as opened:
-        client = _lease_direct(opened, connection, properties, _level(connection))
+        client = _lease_direct(opened, connection, properties, _level(connection), f"reading {split.partition}")
         if client is None:
             yield opened.enter_context(_open_librdkafka(properties, split, schema))
             return
@@ -109,12 +109,12 @@ def open_fallback(
     why: Unsupported,
     offset: int,
 ) -> AbstractContextManager[PartitionConsumer]:
-    """Open librdkafka's consumer for a ``with`` block, and log why the direct transport cannot continue at an offset."""
-    from pyspark_zkafka.wire.protocol import LoginRefused
+    """Open librdkafka's consumer for a ``with`` block, and log why the direct transport cannot continue at an offset.
 
+    Raises ClusterStateError if brokers have refused the login or the certificate: they would refuse librdkafka as well.
+    """
+    _raise_refusal(properties, why, f"reading {split.partition}")
     _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
-    if isinstance(why, LoginRefused):
-        _refused_logins[_login_of(properties)] = time.monotonic(), str(why)
     return _open_librdkafka(properties, split, schema)
 
 
@@ -124,7 +124,8 @@ def open_joint(
 ) -> Iterator[JointFetches | None]:
     """Open the joint fetches of a task, for a ``with`` block around its consumers. Yields None without joint fetches."""
     with ExitStack() as opened:
-        client = None if len(splits) < 2 else _lease_direct(opened, connection, properties, logging.DEBUG)
+        doing = f"reading {len(splits)} ranges"
+        client = None if len(splits) < 2 else _lease_direct(opened, connection, properties, logging.DEBUG, doing)
         if client is None:
             yield None
             return
@@ -139,7 +140,7 @@ def _level(connection: ConnectionOptions) -> int:
 
 
 def _lease_direct(
-    opened: ExitStack, connection: ConnectionOptions, properties: Mapping[str, Any], log_level: int
+    opened: ExitStack, connection: ConnectionOptions, properties: Mapping[str, Any], log_level: int, doing: str
 ) -> DirectClient | None:
     """Lease a client of the direct transport. If that is not possible, logs why and returns None."""
     if not _is_native(connection):
@@ -148,8 +149,7 @@ def _lease_direct(
     from pyspark_zkafka.records.direct.settings import settings_of
     from pyspark_zkafka.wire.protocol import Unsupported
 
-    if not _may_log_in(properties, log_level):
-        return None
+    _require_login(properties, doing)
     most = 0 if _FETCH_SIZE in connection.kafka else _MOST_FETCH_BYTES
     key = DirectClient, client_key(properties), most
     try:
@@ -162,17 +162,24 @@ def _lease_direct(
         return None
 
 
-def _may_log_in(properties: Mapping[str, Any], log_level: int) -> bool:
-    if _refusal(properties, _REFUSED_FOR_S) is None:
-        return True
-    _log.log(log_level, "The direct transport is not used: a broker refused its login in the last 10 minutes")
-    return False
+def _require_login(properties: Mapping[str, Any], doing: str) -> None:
+    """Raise ClusterStateError if a broker has refused the login of this process recently. `doing` is the request."""
+    refused_at, why = _refused_logins.get(_login_of(properties), (-math.inf, None))
+    if why is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
+        from pyspark_zkafka.brokers.errors import connection_error
+
+        raise connection_error(why, doing)
 
 
-def _refusal(properties: Mapping[str, Any], for_s: float) -> str | None:
-    """The text with which a broker has refused the login of this process in the last `for_s` seconds."""
-    refused_at, text = _refused_logins.get(_login_of(properties), (-math.inf, ""))
-    return text if time.monotonic() - refused_at < for_s else None
+def _raise_refusal(properties: Mapping[str, Any], why: Unsupported, doing: str) -> None:
+    """Raise ClusterStateError for a refused login, which is remembered, or a refused certificate."""
+    from pyspark_zkafka.brokers.errors import connection_error
+    from pyspark_zkafka.wire.protocol import LoginRefused, TlsRefused
+
+    if isinstance(why, LoginRefused):
+        _refused_logins[_login_of(properties)] = time.monotonic(), why
+    if isinstance(why, (LoginRefused, TlsRefused)):
+        raise connection_error(why, doing) from why
 
 
 def _login_of(properties: Mapping[str, Any]) -> Hashable:
@@ -239,17 +246,18 @@ def open_producer(
 
     with ExitStack() as opened:
         producer: CountingProducer | None = None
-        if uses_native(connection) and _may_log_in(properties, _level(connection)):
+        if uses_native(connection):
             from pyspark_zkafka.records.direct.sender import DirectSender
-            from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
+            from pyspark_zkafka.wire.protocol import Unsupported
+
+            _require_login(properties, _STARTING_TO_WRITE)
 
             try:
                 producer = opened.enter_context(lease(DirectSender, properties))
                 _log.debug("The direct transport is used")
             except Unsupported as why:
+                _raise_refusal(properties, why, _STARTING_TO_WRITE)
                 _log.log(_level(connection), "The direct transport is not used: %s", why)
-                if isinstance(why, LoginRefused):
-                    _refused_logins[_login_of(properties)] = time.monotonic(), str(why)
         if producer is None:
             from pyspark_zkafka.brokers.dialects import with_dialect
             from pyspark_zkafka.records.librdkafka_sender import MessageSender
@@ -273,10 +281,9 @@ def open_transactional(properties: Mapping[str, Any], generation: Hashable = Non
     require()
     from pyspark_zkafka.records.direct.sender import DirectSender
     from pyspark_zkafka.records.transactions import TransactionalProducer, unsupported
-    from pyspark_zkafka.wire.protocol import LoginRefused, Unsupported
+    from pyspark_zkafka.wire.protocol import Unsupported
 
-    if (refusal := _refusal(properties, _FAILS_FOR_S)) is not None:
-        raise unsupported(LoginRefused(refusal))
+    _require_login(properties, _STARTING_TO_WRITE)
     others = {name: value for name, value in properties.items() if name != "transactional.id"}
     key = None if generation is None else (TransactionalProducer, generation, client_key(others))
     with ExitStack() as opened:
@@ -285,8 +292,7 @@ def open_transactional(properties: Mapping[str, Any], generation: Hashable = Non
                 _clients.lease(key, lambda: TransactionalProducer(properties, DirectSender), _TRANSACTIONAL)
             )
         except Unsupported as why:
-            if isinstance(why, LoginRefused):
-                _refused_logins[_login_of(properties)] = time.monotonic(), str(why)
+            _raise_refusal(properties, why, _STARTING_TO_WRITE)
             raise unsupported(why) from why
         producer.start(str(properties["transactional.id"]))
         yield producer

@@ -53,6 +53,10 @@ _REMEDIES: dict[int, str] = {
         "set kafka.transaction.timeout.ms (now {timeout_ms}) to at most the brokers' transaction.max.timeout.ms"
     ),
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "raise the brokers' offset.metadata.max.bytes, which the ledger's entries exceed",
+    ErrorCode.REQUEST_TIMED_OUT: (
+        "check that the brokers run, and that the addresses in their advertised.listeners can be reached from here; the "
+        "next attempt finds out by the ledger whether the rows were committed"
+    ),
     ErrorCode.UNSUPPORTED_VERSION: "transactions need brokers of version 0.11 or later",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
         "transactions need topics of message format 0.11 or later (log.message.format.version)"
@@ -248,6 +252,8 @@ class TransactionalProducer(CountingProducer):
     def _failed(self, error: StepFailed, doing: str) -> TransactionFailed:
         """Translate the error of a failed step. `doing` describes the step."""
         text, timeout_ms = f"{doing}: {error}", self.transaction_timeout_ms
+        if error.is_retriable and (last := self._sender.reports.last) is not None:
+            text += f" (last error of the connection: {last})"
         parameters = {"transactional_id": self._id, "code": name_of(error.code)}
         if error.code not in FENCING:
             remedy = _REMEDIES.get(error.code, _REMEDY).format(id=self._id, timeout_ms=timeout_ms)
@@ -268,7 +274,10 @@ class TransactionalProducer(CountingProducer):
 
     def _explain_rows(self, failure: Failure, undelivered: DeliveryFailed) -> ZKafkaError:
         """Return the rows' error if they failed the transaction, or the topic is missing; else the transaction's error."""
+        missing_topic, delay = undelivered.parameters.get("missing_topic"), self._transactions.delay
+        if failure.overdue_topic is not None and missing_topic is None and delay is not None:
+            return self._failed(delay, f"adding {failure.partition} to the transaction")
         cause = self._transactions.failure
-        if cause is None or cause.code in _OF_ROWS or undelivered.parameters.get("missing_topic") is not None:
+        if cause is None or cause.code in _OF_ROWS or missing_topic is not None:
             return undelivered
         return self._failed(cause, f"writing to {failure.partition}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 _FIRST_SETUP_S = 3.0
+_LONGEST_PATIENCE_S = 12.0
 _OPENING_STEP_S = 0.1
 
 
@@ -49,6 +50,7 @@ class Client:
         self._context: ssl.SSLContext | None = None
         self._connections: dict[Address, Connection] = {}
         self._failures: dict[Address, int] = {}
+        self._unanswered = 0  # requests to any broker since the last answer
         self._next_server = 0
         self._asked: Address | None = None
 
@@ -122,12 +124,13 @@ class Client:
         self,
         make: Callable[[Connection], Request],
         deadline: Deadline | None = None,
-        patience_s: float = _FIRST_SETUP_S,
+        patience_s: float | None = None,
         limit: Deadline | None = None,
     ) -> Reader | None:
         """Ask any broker; see `metadata`. `make` makes the request for the connection. Returns the response.
 
-        The connection counts as lost if the broker does not answer within `patience_s`, or by the `limit`.
+        The connection counts as lost if the broker does not answer within `patience_s`, or by the `limit`. By default, the
+        patience is 3 s, and doubles up to 12 s with each request without an answer: brokers may be slow.
         """
         server = self._asked or self._next_to_ask()
         self._asked = None
@@ -138,12 +141,17 @@ class Client:
         # Ask another broker the next time: it may know more.
         self._next_server += 1
         request = make(connection)
+        if patience_s is None:
+            patience_s = min(_FIRST_SETUP_S * 2**self._unanswered, _LONGEST_PATIENCE_S)
         try:
             patience = self.deadline(patience_s)
-            return connection.ask(request, patience if limit is None else limit.or_sooner(patience))
+            response = connection.ask(request, patience if limit is None else limit.or_sooner(patience))
         except ConnectionLost:
             self._failures[server] = self._failures.get(server, 0) + 1
+            self._unanswered = min(self._unanswered + 1, 10)
             raise
+        self._unanswered = 0
+        return response
 
     def ask_all(self, questions: Sequence[Question[A]], deadline: Deadline) -> Sequence[A | Exception]:
         """Ask several brokers at the same time. Blocks until all have answered, or until the deadline.

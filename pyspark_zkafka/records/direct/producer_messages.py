@@ -23,6 +23,7 @@ from pyspark_zkafka.wire.protocol import (
     MalformedResponse,
     Reader,
     Request,
+    answer_of,
     by_topic,
     int8,
     int16,
@@ -91,7 +92,7 @@ class AddPartitions:
 
     def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
-        return _first_error(response)
+        return _first_error(response, self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class CommitOffset:
 
     def read(self, response: Reader) -> Answer:
         response.int32()  # throttle time
-        return _first_error(response)
+        return _first_error(response, [TopicPartition(self.offset.topic, self.offset.partition)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,14 @@ class EndTransaction:
 
 
 Message = InitProducerId | AddPartitions | AddOffsets | CommitOffset | EndTransaction
+
+
+def read_answer(message: Message, response: Reader) -> Answer:
+    """Read the response to a message. Raises MalformedResponse if bytes are left over: responses have no checksum."""
+    answer = message.read(response)
+    response.tags()
+    response.finish()
+    return answer
 
 
 def newest_version(api: Api, protocol: int) -> int:
@@ -235,14 +244,18 @@ def _producer(producer: ProducerId) -> bytes:
     return int64(producer.number) + int16(producer.epoch)
 
 
-def _first_error(response: Reader) -> Answer:
-    """Read topics with errors of partitions, and return the first cause. A partition that was not attempted is no cause."""
+def _first_error(response: Reader, asked: Sequence[TopicPartition]) -> Answer:
+    """Read topics with errors of partitions, and return the first cause. A partition that was not attempted is no cause.
+
+    Raises MalformedResponse if the response lacks a partition of the request.
+    """
 
     def row() -> tuple[int, int]:
         found = response.int32(), response.int16()
         response.tags()
         return found
 
-    errors = [error for _, error in read_by_topic(response, row) if error != NONE]
+    found = dict(read_by_topic(response, row))
+    errors = [error for tp in asked if (error := answer_of(found, tp)) != NONE]
     causes = [error for error in errors if error != ErrorCode.OPERATION_NOT_ATTEMPTED]
     return Answer(next(iter(causes or errors), NONE))

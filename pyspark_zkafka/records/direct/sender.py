@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_zkafka.brokers.errors import UNKNOWN_TOPIC_CODES, ConnectionReports, connection_error, explained
+from pyspark_zkafka.brokers.errors import (
+    REFUSED_FOR_S,
+    UNKNOWN_TOPIC_CODES,
+    ConnectionReports,
+    connection_error,
+    explained,
+)
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import OVERDUE, RETRIABLE, Batch, ProducerId, Producing
@@ -22,6 +28,7 @@ from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S, LeaderConnect
 from pyspark_zkafka.records.direct.producer_messages import (
     INIT_PRODUCER_ID,
     InitProducerId,
+    read_answer,
 )
 from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
@@ -231,6 +238,8 @@ class DirectSender(Sender):
             except (ConnectionLost, Unsupported) as error:
                 failed = error
                 self._report(error)
+                if (refusal := self._reports.refusal(doing, REFUSED_FOR_S)) is not None:
+                    raise refusal from error
                 # Each attempt to log in counts towards a lock-out of the user.
                 pause_s = REFUSED_PAUSE_S if isinstance(error, LoginRefused) else _METADATA_PAUSE_S
                 time.sleep(min(pause_s, deadline.left_s))
@@ -241,8 +250,7 @@ class DirectSender(Sender):
                 leaders = {n: state.leader for n, state in described.partitions.items()}
                 return described.error, leaders
             if deadline.has_passed:
-                refusal = self._reports.refusal(doing)
-                raise refusal or connection_error(failed, doing, answered=self._reports.is_answered) from failed
+                raise connection_error(failed, doing, answered=self._reports.is_answered) from failed
 
     @property
     def transactions(self) -> DirectTransactions:
@@ -392,7 +400,7 @@ class DirectSender(Sender):
         response = self._client.ask_any(message, deadline)
         if response is None:
             return
-        error, producer = _NO_TRANSACTIONS.read(response)
+        error, producer = read_answer(_NO_TRANSACTIONS, response)
         if error == NONE and producer is not None:
             self._producing.start(producer)
         elif error not in _RETRIABLE_INIT:

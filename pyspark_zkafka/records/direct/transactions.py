@@ -31,6 +31,7 @@ from pyspark_zkafka.records.direct.producer_messages import (
     InitProducerId,
     Message,
     newest_version,
+    read_answer,
 )
 from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.retries import Deadline
@@ -151,6 +152,8 @@ class DirectTransactions:
         self._is_known_to_brokers = False  # whether they have a partition, or may have an offset, of the transaction
         self._added_group: str | None = None
         self._offset_may_follow = False
+        self.delay: StepFailed | None = None
+        """Why the coordinator has not added the partitions of the rows yet."""
         self._asked: Message | None = None
         self._last_code = int(ErrorCode.REQUEST_TIMED_OUT)  # of the message that is being asked
         self.protocol = 0
@@ -186,7 +189,9 @@ class DirectTransactions:
             except StepFailed as error:
                 if error.is_fatal:  # the coordinator cannot be used: repetitions would connect again and again
                     self._failure = error
+                self.delay = error
                 return False
+        self.delay = None
         self._is_known_to_brokers = True
         self._sender.register(partitions)
         return True
@@ -396,4 +401,4 @@ class CoordinatorConnections:
                 raise ConnectionLost(f"{connection}: no response to {message.api.name}")
             return None
         del self._due[address]
-        return message.read(response)
+        return read_answer(message, response)

@@ -160,29 +160,32 @@ class TestReads:
         assert [struct.unpack(">i", each[-4:])[0] for each in requests] == sizes
 
     def test_refused_login(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The direct transport does not retry a refused login, but tries another user's."""
+        """A refused login fails a read, and the repetitions of its task do not log in again; another user does."""
 
-        def kind(broker: ScriptedBroker, user: str, servers: str) -> type:
+        def attempt(broker: ScriptedBroker, user: str, servers: str) -> None:
             login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": user}
             options = connection(**login, sasl_password="open-sesame")
             properties = consumer_properties(options, servers, "g")
-            with open_consumer(options, properties, split(server(broker)), SCHEMA) as consumer:
-                if isinstance(consumer, DirectConsumer):
+            where = split(server(broker))
+
+            def read() -> None:
+                with open_consumer(options, properties, where, SCHEMA) as consumer:
                     consumer.seek(0)
                     with pytest.raises(Unsupported) as refused:
                         eventually(lambda: consumer.poll(1, 1, 10, Deadline.after(0.2)).records)
-                    with open_fallback(options, properties, split(server(broker)), SCHEMA, refused.value, 7) as other:
-                        assert isinstance(other, MessageConsumer)
-                return type(consumer)
+                    open_fallback(options, properties, where, SCHEMA, refused.value, 7)
 
-        with ScriptedBroker(refuse_login) as broker, caplog.at_level(logging.INFO):
+            with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*reading t-0: .*check the user and password"):
+                read()
+
+        with ScriptedBroker(refuse_login) as broker, caplog.at_level(logging.DEBUG):
             both = f"{server(broker)},{NOBODY}"
-            other_order = f"{NOBODY},{server(broker)}"
-            assert kind(broker, "alice", both) is DirectConsumer
-            assert kind(broker, "alice", other_order) is MessageConsumer
-            assert "t-0: librdkafka continues at offset 7: " in caplog.text
-            assert "The direct transport is not used: a broker refused its login in the last 10 minutes" in caplog.messages
-            assert kind(broker, "bob", both) is DirectConsumer
+            attempt(broker, "alice", both)
+            logins = broker.connections
+            attempt(broker, "alice", f"{NOBODY},{server(broker)}")
+            assert broker.connections == logins
+            attempt(broker, "bob", both)
+            assert broker.connections > logins
         assert "open-sesame" not in caplog.text
 
 

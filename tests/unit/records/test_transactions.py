@@ -13,6 +13,7 @@ import pytest
 from pyspark_zkafka.brokers.errors import ConnectionReports, connection_error
 from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, OptionError, TransactionFailed
 from pyspark_zkafka.model.error_codes import ErrorCode
+from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records import transactions
@@ -63,6 +64,9 @@ class Client:
     def __exit__(self, *exc: object) -> None:
         self.is_open = False
 
+    def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
+        return ErrorCode.NONE, {2: 0}
+
     def poll(self, timeout_s: float) -> None:
         self.clock.now += timeout_s
         for refusal in self.refusals:
@@ -74,6 +78,7 @@ class Transactions:
     """The transactions of a `Client`, and the error that has failed the open one."""
 
     failure: StepFailed | None = None
+    delay: StepFailed | None = None
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -383,3 +388,25 @@ def test_remedies(clock: Clock, code: ErrorCode, remedy: str) -> None:
     assert caught.value.message.startswith(f"committing a transaction: {code.name}: quoted; ")
     assert caught.value.message.endswith(remedy)
     assert caught.value.parameters == {"transactional_id": ID, "code": code.name}
+
+
+def test_rows_that_wait_for_the_coordinator(made: Made) -> None:
+    """Rows that were not sent, because the coordinator did not add their partition, fail with its error."""
+    with made.open() as producer:
+        producer.begin()
+        made.client.failure = Failure.of("t", 2, OVERDUE)
+        made.client.transactions.delay = StepFailed(ErrorCode.CONCURRENT_TRANSACTIONS, "wait", is_retriable=True)
+        with pytest.raises(TransactionFailed, match="adding t-2 to the transaction: CONCURRENT_TRANSACTIONS: wait"):
+            commit(producer)
+
+
+def test_step_without_an_answer(made: Made) -> None:
+    """A step without an answer fails with the last error of a connection, and says what to check."""
+    with made.open() as producer:
+        made.errors["commit"] = [WAITING] * 500
+        made.client.reports.note("k:9092: connecting failed")
+        producer.begin()
+        with pytest.raises(TransactionFailed) as caught:
+            commit(producer)
+    assert "REQUEST_TIMED_OUT: not yet (last error of the connection: k:9092: connecting failed); " in caught.value.message
+    assert "advertised.listeners" in caught.value.message

@@ -14,12 +14,14 @@ from pyspark_zkafka.records.direct.producer_messages import (
     CommitOffset,
     EndTransaction,
     InitProducerId,
+    Message,
     Produced,
     produce_request,
+    read_answer,
     read_produce,
 )
 from pyspark_zkafka.records.producer import GroupOffset
-from pyspark_zkafka.wire.protocol import Request
+from pyspark_zkafka.wire.protocol import MalformedResponse, Request
 
 PRODUCER = ProducerId(0x0102030405060708, 9)
 PRODUCER_HEX = "0102030405060708 0009"
@@ -94,7 +96,7 @@ def test_answers(
     answer: Answer,
 ) -> None:
     """A response yields the first error that is a cause, which excludes partitions that were not attempted."""
-    assert message.read(Request(message.api, version, b"").reader(hexed(response))) == answer
+    assert read_answer(message, Request(message.api, version, b"").reader(hexed(response))) == answer
 
 
 @pytest.mark.parametrize(
@@ -133,3 +135,18 @@ def test_produced(version: int, response: str) -> None:
     """Results by partition and the throttle time are read; errors of single records and new leaders are skipped."""
     start = -1 if version < 5 else 2
     assert read_produce(Request(PRODUCE, version, b"").reader(hexed(response))) == ({P1: Produced(3, 7, start)}, 5)
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "body", "flaw"),
+    [
+        (AddPartitions("x", PRODUCER, (P0, P1)), 2, "00000000 00000001 0001 74 00000001 00000000 0000", "lacks t-1"),
+        (CommitOffset("x", PRODUCER, OFFSET), 2, "00000000 00000000", "lacks t-2"),
+        (AddOffsets("x", PRODUCER, "g"), 2, "00000000 0000 00", "1 bytes follow the last field"),
+    ],
+    ids=["a partition is missing", "no partition", "bytes are left over"],
+)
+def test_refused_responses(message: Message, version: int, body: str, flaw: str) -> None:
+    """A response without a partition of the request, or with bytes left over, is no success."""
+    with pytest.raises(MalformedResponse, match=flaw):
+        read_answer(message, Request(message.api, version, b"").reader(hexed(body)))

@@ -679,7 +679,7 @@ def test_settings_for_librdkafka(kafka: dict[str, Any]) -> None:
 
 
 def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refused login is repeated every 3 s, as each attempt counts towards a lock-out of the user."""
+    """A refused login is repeated once, after 3 s: each attempt counts towards a lock-out of the user."""
     clock, attempts = [0.0], []
 
     def sleep(seconds: float) -> None:
@@ -694,7 +694,7 @@ def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender._client, "metadata", refuse)
     with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*check the user and password"):
         sender.leaders("t", 10.0)
-    assert attempts == [0.0, 3.0, 6.0, 9.0]
+    assert attempts == [0.0, 3.0]
 
 
 class Hanging:

@@ -11,6 +11,7 @@ from pyspark_zkafka.records.direct.producer_messages import END_TRANSACTION, Ans
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.group_messages import TRANSACTION, Coordinator, FoundCoordinator
+from pyspark_zkafka.wire.protocol import Reader
 
 COORDINATOR = Coordinator("id", TRANSACTION)
 
@@ -23,7 +24,7 @@ class Message(NamedTuple):
     def request(self, version: int) -> str:
         return "request"
 
-    def read(self, response: bytes) -> Answer:
+    def read(self, response: Reader) -> Answer:
         return Answer(0)
 
 
@@ -47,8 +48,8 @@ class Connection:
 
     def begin_opening(self, deadline: Deadline) -> None: ...
 
-    def receive(self, buffer: object, deadline: Deadline) -> bytes | None:
-        return b"" if self._answers else None
+    def receive(self, buffer: object, deadline: Deadline) -> Reader | None:
+        return Reader(b"") if self._answers else None
 
     def close(self) -> None:
         self.is_open = False
