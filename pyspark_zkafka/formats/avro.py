@@ -72,7 +72,7 @@ class AvroSchema(Schema):
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> AvroSchema:
-    """Return a schema. `message` is for other formats."""
+    """Return a schema. `message` has a meaning only for other formats."""
     schema = AvroSchema(text, tuple(sorted(references.items())))
     parse_type(schema.text, schema.references)
     return schema
@@ -117,7 +117,7 @@ FLAW = np.dtype([("row", "i8"), ("code", "i4"), ("node", "i4"), ("at", "i8"), ("
 
 
 class _UnresolvedError(Exception):
-    """A type of the writer that the reader's schema cannot take."""
+    """The reader's schema cannot take a type of the writer."""
 
 
 class _Compiler:
@@ -140,7 +140,7 @@ class _Compiler:
     # Columns
 
     def new_columns(self, count: int) -> int:
-        """Add columns that are next to each other; returns the first."""
+        """Add columns that are next to each other. Returns the first column."""
         self._columns += [0] * (3 * count)
         return len(self._columns) // 3 - count
 
@@ -182,7 +182,7 @@ class _Compiler:
         return self._set(node, op, column, len(self._links) - len(nodes), len(nodes), number)
 
     def read(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> int:
-        """Add the node that reads a value of the writer's type to a column; the first node is the root."""
+        """Add the node that reads a value of the writer's type into a column. The first node is the root."""
         node = self._new(path)
         if writer.kind == "union":
             return self._link(node, _UNION, column, self._branches(writer, reader, column, type, path))
@@ -197,9 +197,9 @@ class _Compiler:
         if len(values) == 1 or wider_kind(values) is not None:
             return self._value(node, writer, chosen, column, type, path)
         name = f"member{values.index(chosen)}"
-        if (place := type.get_field_index(name)) >= 0:
-            member = self.read(writer, chosen, self._child(column, place), type[place].type, inner_path(path, name))
-            return self._set(node, _MEMBER, column, member, place)
+        if (index := type.get_field_index(name)) >= 0:
+            member = self.read(writer, chosen, self._child(column, index), type[index].type, inner_path(path, name))
+            return self._set(node, _MEMBER, column, member, index)
         skipped, empty = self.skip(writer), self._new(path)
         return self._link(node, _RECORD, -1, [skipped, self._set(empty, _MEMBER, column, 0, -1)])
 
@@ -246,19 +246,19 @@ class _Compiler:
     def _fields(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
         """Read or skip each of the writer's fields, then add the defaults of requested fields that the writer lacks."""
         taken = _matched_fields(writer, reader)
-        places = {f.name: i for i, f in enumerate(type)}
-        nodes, missing = [], {f.name: f for f in reader.fields if f.name in places}
+        indices = {f.name: i for i, f in enumerate(type)}
+        nodes, missing = [], {f.name: f for f in reader.fields if f.name in indices}
         for theirs in writer.fields:
             ours = taken.get(theirs.name)
-            if ours is None or ours.name not in places:
+            if ours is None or ours.name not in indices:
                 nodes.append(self.skip(theirs.type))
                 continue
             del missing[ours.name]
-            place, inner = places[ours.name], inner_path(path, ours.name)
-            nodes.append(self.read(theirs.type, ours.type, self._child(column, place), type[place].type, inner))
+            index, inner = indices[ours.name], inner_path(path, ours.name)
+            nodes.append(self.read(theirs.type, ours.type, self._child(column, index), type[index].type, inner))
         for ours in missing.values():
-            place, inner = places[ours.name], inner_path(path, ours.name)
-            nodes.append(self._constant(ours, self._child(column, place), type[place].type, inner))
+            index, inner = indices[ours.name], inner_path(path, ours.name)
+            nodes.append(self._constant(ours, self._child(column, index), type[index].type, inner))
         return nodes
 
     def _constant(self, ours: AvroField, column: int, type: pa.DataType, path: str) -> int:
@@ -285,7 +285,8 @@ class _Compiler:
             return known
         node = self._skips[id(writer)] = self._new("a skipped field")
         if writer.kind == "record" and self._is_empty(writer):
-            # No bytes to skip. Otherwise, a few records that each contain the next one twice would be walked 2^40 times.
+            # There are no bytes to skip. Otherwise, in a chain of records that contain the next record twice, 40 records
+            # would mean 2^40 steps.
             return self._link(node, _OPS["record"], -1, [])
         if writer.kind in ("record", "union"):
             parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
@@ -299,13 +300,13 @@ class _Compiler:
         if avro.kind != "record":
             return avro.kind == "null" or (avro.kind == "fixed" and avro.size == 0)
         if id(avro) not in self._empties:
-            self._empties[id(avro)] = True  # in case it is within itself
+            self._empties[id(avro)] = True  # in case the record contains itself
             self._empties[id(avro)] = all(self._is_empty(f.type) for f in avro.fields)
         return self._empties[id(avro)]
 
 
 def _matches(writer: AvroType, reader: AvroType) -> bool:
-    """True if the kinds fit, and the names of enums and fixed types. Records may have any name."""
+    """True if the kinds fit, and for enums and fixed types also the names. Records may have any name."""
     if writer.kind != reader.kind:
         return writer.kind in _PROMOTIONS.get(reader.kind, "").split()
     if writer.kind == "fixed" and writer.size != reader.size:
@@ -318,9 +319,10 @@ def _has_name(writer: AvroType, reader: AvroType) -> bool:
 
 
 def _branch_for(writer: AvroType, reader: AvroType) -> AvroType | None:
-    """Return the branch of the reader's union: of the same name or kind, or else the first that takes a promoted value.
+    """Return the branch of the reader's union with the same name or kind, or else the first that takes a promoted value.
 
-    Without the same full name, records whose fields fit come first, as in ``firstMatchingBranch`` of Java's ``Resolver``.
+    If no record has the same full name, records with fitting fields come first, as in ``firstMatchingBranch`` of Java's
+    ``Resolver``.
     """
     same = [branch for branch in reader.branches if branch.kind == writer.kind and _matches(writer, branch)]
     fitting = [b for b in same if b.name == writer.name] or [b for b in same if _has_fields(writer, b)] or same
@@ -329,7 +331,7 @@ def _branch_for(writer: AvroType, reader: AvroType) -> AvroType | None:
 
 
 def _has_fields(writer: AvroType, reader: AvroType) -> bool:
-    """True if the fields that both have fit, and the reader's other fields have defaults. True for types without fields."""
+    """True if the common fields fit, and the reader's other fields have defaults. Also True for types without fields."""
     ours = _matched_fields(writer, reader)
     pairs = [(theirs.type, ours[theirs.name]) for theirs in writer.fields if theirs.name in ours]
     found = {field.name for _, field in pairs}
@@ -343,11 +345,11 @@ def _may_fit(writer: AvroType, reader: AvroType) -> bool:
 
 
 def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
-    """Map names of the writer's fields to the reader's fields: to the field with that alias, or else of that name.
+    """Map names of the writer's fields to the reader's fields with that alias, or else with that name.
 
-    Follows ``Schema.applyAliases`` of Java, with two exceptions: a field without a default keeps the writer's field of its
-    name, and aliases of a field are ignored if the writer has its name. Java refuses both cases, unless two fields swap
-    their names.
+    Follows ``Schema.applyAliases`` of Java, with two exceptions. A reader's field without a default keeps the writer's
+    field of the same name. Aliases of a reader's field are ignored if the writer has a field of its name. Java refuses both
+    cases, unless two fields swap their names.
     """
     names = {f.name for f in writer.fields}
     found = {f.name: f for f in reader.fields if f.name in names}
@@ -361,14 +363,14 @@ def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
 
 
 def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:
-    """Return the number to multiply a time by, or to divide it by if negative; 1 for other values.
+    """Return the factor of a time's unit, negative for a divisor. 1 for other values.
 
-    Uses the writer's unit, or the reader's if the writer has plain numbers.
+    Uses the writer's unit, or the reader's unit if the writer has plain numbers.
     """
     units = [UNITS_NS[unit] for avro in (writer, reader) if (unit := avro.logical.rpartition("-")[2]) in UNITS_NS]
     if pa.types.is_timestamp(type) or pa.types.is_time64(type):
         ns, wanted = units[0], 1 if pa.types.is_time64(type) else 1000
-    elif len(units) == 2:  # a time that Spark has no type for: a number in the reader's unit
+    elif len(units) == 2:  # Spark has no type for this time: return a number in the reader's unit
         ns, wanted = units
     else:
         return 1
@@ -400,9 +402,9 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class AvroDecoder:
-    """Decodes payloads by a compiled pair of schemas. Thread-safe.
+    """Decodes payloads by the program compiled from a pair of schemas. Thread-safe.
 
-    The program has nodes, links, columns and constants. `paths` has the field of each node.
+    The program has nodes, links, columns and constants. `paths` has the path of each node's field.
     """
 
     program: tuple[npt.NDArray[Any], ...]

@@ -1,7 +1,7 @@
 """Encodes Arrow columns as Avro, a whole column at a time.
 
-Each part of a type has a function that turns a column of values into columns of byte strings. In the end, the byte strings
-of each row are joined.
+For each part of a type, a function turns a column of values into columns of byte strings. Finally, the byte strings of each
+row are joined.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Encode = Callable[[pa.Array, _Rows], list[pa.Array]]
 
 
 class AvroEncoder:
-    """Encodes a column of one type by a schema. With `confluent`, bytes that are a whole payload have no length."""
+    """Encodes a column of one type by a schema. With `confluent`, a payload of the type bytes has no length prefix."""
 
     def __init__(self, schema: AvroType, type: pa.DataType, *, confluent: bool = False) -> None:
         encoders = _Encoders()
@@ -160,7 +160,7 @@ def _decimal_bytes(values: pa.Array, rows: _Rows) -> list[pa.Array]:
 
 
 class _Encoders(TypeVisitor[AvroType, _Encode]):
-    """Makes the function that encodes a column by a schema. `problems` has what does not fit the schema."""
+    """Makes the function that encodes a column by a schema. `problems` collects parts that do not fit the schema."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -192,7 +192,7 @@ class _Encoders(TypeVisitor[AvroType, _Encode]):
         return encode
 
     def _members(self, type: pa.DataType, avro: AvroType, path: str, marks: dict[AvroType, bytes]) -> _Encode:
-        """Return the function for a union of several types. Its struct has a field for each type, and sets at most one."""
+        """Return the function for a union of several types. Its struct has a field per type, and sets at most one field."""
         values = avro.values
         names = [f"member{number}" for number in range(len(values))]
         if not pa.types.is_struct(type) or [f.name for f in type] != names:
@@ -229,16 +229,16 @@ class _Encoders(TypeVisitor[AvroType, _Encode]):
         self.problems += [f"{inner_path(path, f.name)} is not in the schema" for f in type if f.name not in names]
         encoders: list[tuple[int, _Encode]] = []
         for field in avro.fields:
-            inner, place = inner_path(path, field.name), type.get_field_index(field.name)
-            if place >= 0:
-                encoders.append((place, self.visit(type[place].type, field.type, inner)))
+            inner, index = inner_path(path, field.name), type.get_field_index(field.name)
+            if index >= 0:
+                encoders.append((index, self.visit(type[index].type, field.type, inner)))
             elif field.type.is_nullable:
                 encoders.append((0, _always(encode_default(field.type, field.default, inner))))
             else:
                 self.problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
 
         def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
-            parts = [encode_one(values.field(place) if len(type) else values, rows) for place, encode_one in encoders]
+            parts = [encode_one(values.field(index) if len(type) else values, rows) for index, encode_one in encoders]
             return [*chain.from_iterable(parts)] or _nothing(values, rows)
 
         return encode
@@ -276,9 +276,9 @@ def _described(avro: AvroType) -> str:
 
 
 def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
-    """Return the function for a type without parts; None if the column's type does not fit. The rules are to_avro's.
+    """Return the function for a type without parts. None if the column's type does not fit.
 
-    As an exception, smaller integers and floats, and decimals of smaller precision, are widened.
+    Follows the rules of to_avro, but also widens smaller integers and floats, and decimals of smaller precision.
     """
     kind, logical = avro.kind, avro.logical
     if pa.types.is_decimal128(type):
@@ -362,7 +362,7 @@ def _blocks(key: _Encode | None, item: _Encode) -> _Encode:
 def encode_default(avro: AvroType, value: Any, path: str) -> bytes:
     """Return the bytes of a field's default in JSON.
 
-    Raises OptionError (INVALID_SCHEMA) if the default is not of the type, or too large: nested records multiply its size.
+    Raises OptionError (INVALID_SCHEMA) if the default has another type, or is too large: nested records multiply its size.
     """
     try:
         return _default(avro, value, TypeLimits())

@@ -24,7 +24,7 @@ from pyspark_zkafka.model.spark_types import spark_name
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38
 REST = -1
-"""The size of bytes without a length, which are the rest of their payload."""
+"""The size of bytes without a length prefix: they extend to the end of the payload."""
 
 UNITS_NS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}
 """Units of the logical types for times, by the last part of the name."""
@@ -59,8 +59,8 @@ _TEXT_OR_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTA
 class AvroType:
     """A type of an Avro schema. A recursive schema is a graph with cycles.
 
-    `logical` is empty for a logical type that is unknown or does not fit its kind. `size` is of fixed, or `REST`.
-    `branches` are the types of a union, `items` the items of an array or the values of a map.
+    `logical` is empty for a logical type that is unknown or does not fit its kind. `size` is the size of fixed, or `REST`.
+    `branches` are the types of a union. `items` are the items of an array or the values of a map.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class AvroType:
 
     @property
     def is_decimal(self) -> bool:
-        """True for Avro's decimals, and Spark's of other sizes."""
+        """True for Avro's decimals, and for Spark's decimals of other sizes."""
         return self.logical.endswith("decimal")
 
     @property
@@ -88,7 +88,7 @@ class AvroType:
 
     @property
     def values(self) -> list[AvroType]:
-        """The branches of a union that are not null; of another type, the type itself."""
+        """The branches of a union that are not null. For another type, the type itself."""
         return [branch for branch in self.branches if branch.kind != "null"] if self.kind == "union" else [self]
 
     @property
@@ -109,7 +109,7 @@ class AvroType:
 
 @dataclass(eq=False, slots=True)
 class AvroField:
-    """A field of a record. `default` is a value in JSON, and counts only with `has_default`."""
+    """A field of a record. `default` is a value in JSON. It counts only with `has_default`."""
 
     name: str
     type: AvroType
@@ -128,7 +128,7 @@ def invalid(problem: str) -> OptionError:
 
 @lru_cache(512)
 def parse_type(text: str, references: tuple[tuple[str, str], ...]) -> AvroType:
-    """Return the type of a schema; the references are other schemas, by name. Raises OptionError (INVALID_SCHEMA)."""
+    """Return the type of a schema. The references are other schemas, by name. Raises OptionError (INVALID_SCHEMA)."""
     try:
         return _Parser(references).parse(text)
     except RecursionError:
@@ -176,7 +176,7 @@ class _Parser:
 
     def _lookup(self, name: str, space: str, path: str) -> AvroType:
         names = [f"{space}.{name}", name] if space and "." not in name else [name.lstrip(".")]
-        # References usually have the name of their type. Otherwise, all of them are parsed.
+        # A reference usually has the name of its type. If not, parse all references.
         for wanted in (*names, *self._pending, ""):
             if (found := next((self._named[n] for n in names if n in self._named), None)) is not None:
                 return found
@@ -250,9 +250,9 @@ def _at(path: str) -> str:
 
 
 def arrow_type(avro: AvroType, wanted: pa.DataType | None = None) -> pa.DataType:
-    """Return from_avro's type of a column, with `NOT_WANTED` for fields that a frame's `wanted` type does not have.
+    """Return the type that from_avro gives a column, with `NOT_WANTED` for fields that a frame's `wanted` type lacks.
 
-    Raises OptionError (INVALID_SCHEMA) where Spark has no such type.
+    Raises OptionError (INVALID_SCHEMA) if Spark has no such type.
     """
     return _type(avro, "", (), TypeLimits(wanted))
 
@@ -296,7 +296,7 @@ def _type(avro: AvroType, path: str, within: tuple[str, ...], limits: TypeLimits
 
 
 def wider_kind(values: list[AvroType]) -> str | None:
-    """Return the wider kind of a union of int and long, or of float and double; None for other unions."""
+    """Return the wider kind of a union of int and long, or of float and double. None for other unions."""
     kinds = {value.kind for value in values} if len(values) == 2 else set()
     return "long" if kinds == {"int", "long"} else "double" if kinds == {"float", "double"} else None
 
@@ -340,9 +340,9 @@ def _with_default(part: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Schemas(TypeVisitor[bool, Any]):
-    """Makes the JSON of types, given whether they are nullable. `problems` has what Avro lacks.
+    """Makes the JSON of types, given whether they are nullable. `problems` collects types that Avro lacks.
 
-    The path of a struct is the full name of its record, which thereby differs from other records.
+    The path of a struct is the full name of its record, and so distinguishes it from other records.
     """
 
     def __init__(self) -> None:

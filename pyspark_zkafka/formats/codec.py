@@ -1,4 +1,4 @@
-"""Columns of rows, for formats whose values are Python objects on the way: malformed rows, refused rows, lists and maps."""
+"""Columns of rows for formats that pass through Python objects: malformed rows, refused rows, lists and maps."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ class Decoded:
 def decode_rows(
     rows: list[_Row | None], build: Callable[[list[_Row | None]], pa.Array], malformed: dict[int, str]
 ) -> Decoded:
-    """Build a column from parsed rows by `build`, which raises ValueError for the first row that does not fit.
+    """Build a column from parsed rows. `build` raises ValueError for the first row that does not fit.
 
-    Halves the rows until the malformed ones are alone, adds them to `malformed`, and replaces them by None, which becomes
-    null.
+    Finds malformed rows by halving, adds them to `malformed`, and replaces them by None, which becomes null.
     """
 
     def search(start: int, stop: int) -> pa.Array | None:
@@ -57,9 +56,10 @@ def decode_rows(
 
 
 def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None]], schema: str) -> pa.Array:
-    """Return the encoded rows. `encode` raises ValueError or TypeError for a column of structs, or of some of their fields.
+    """Return the encoded rows. `encode` raises ValueError or TypeError if it refuses a row.
 
-    Raises InvalidRow (INVALID_VALUE) for the first row that cannot be encoded, with the name of its field.
+    `encode` must also accept structs with only some of the fields. Raises InvalidRow (INVALID_VALUE) for the first row that
+    cannot be encoded, with the name of its field.
     """
     try:
         return pa.array(encode(column), pa.binary())
@@ -82,7 +82,7 @@ def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None
 
 
 def first_refused(count: int, attempt: Callable[[int, int], object]) -> int:
-    """Return the first of `count` rows that `attempt` refuses, by halving. It takes the ends of a range of rows."""
+    """Find the first of `count` rows that `attempt` refuses, by halving. `attempt` takes the start and end of a range."""
     start, stop = 0, count
     while stop - start > 1:
         middle = (start + stop) // 2
@@ -109,7 +109,7 @@ def masked(column: pa.Array, values: list[Any]) -> list[Any]:
 
 
 def grouped(column: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[Any]:
-    """Convert the elements of a column of lists, or the keys and items of maps, and return a list for each row.
+    """Convert the elements of a column of lists, or the entries of maps, and return a list for each row.
 
     The column may be sliced.
     """

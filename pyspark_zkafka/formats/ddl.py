@@ -22,9 +22,9 @@ _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([A-Za-z0-9_]+)
 
 
 def spark_type(text: str, limits: TypeLimits | None = None) -> pa.DataType:
-    """Return the type of Spark's DDL: fields, or one type such as ``array<int>``. Everything may be null.
+    """Return the type of Spark's DDL: fields, or one type such as ``array<int>``. All parts may be null.
 
-    It is not larger than its text, so that limits are optional.
+    Limits are optional, because a type is not larger than its text.
 
     >>> spark_type("id bigint, tags array<string>")
     StructType(struct<id: int64, tags: list<element: string>>)

@@ -1,8 +1,8 @@
 """Read with formats: the schemas that give the columns' types, and the decoding of batches of records.
 
 In Confluent's wire format, a payload names its writer's schema: it starts with a zero byte and the four bytes of a
-schema's id. A Protobuf payload continues with the place of its message in the file. Alternatively, a record header has
-these bytes, or a byte 1 and the schema's GUID instead of the id.
+schema's id. A Protobuf payload continues with message indexes, which locate the message in its file. Alternatively, a
+record header has these bytes, or a byte 1 and the schema's GUID instead of the id.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _GUID_BYTES = 17
 
 @dataclass(frozen=True, slots=True)
 class PinnedColumn:
-    """The schema that gives the type of a column; None if the frame's schema declares the type. Pickle-safe.
+    """The schema that gives the type of a column. None if the frame's schema declares the type. Pickle-safe.
 
-    `origin` says in errors where the schema is from.
+    In errors, `origin` says where the schema comes from.
     """
 
     format: ColumnFormat
@@ -51,14 +51,14 @@ class PinnedColumn:
     origin: str = ""
 
     def type(self, wanted: pa.DataType | None = None) -> pa.DataType | None:
-        """Return the column's type, with the fields that a frame wants; None if the frame's schema declares the type."""
+        """Return the column's type, with the fields that a frame wants. None if the frame's schema declares the type."""
         if self.schema is None:
             return None
         with named_errors(f"{self.origin} cannot be used"):
             return require_depth(self.schema.type if wanted is None else self.schema.projection(wanted))
 
     def reader(self, type: pa.DataType) -> Schema:
-        """Return the schema by which payloads become a column of the declared type."""
+        """Return the schema for decoding payloads to a column of the declared type."""
         if self.schema is not None:
             return self.schema
         format = format_of(self.format.base)
@@ -75,7 +75,7 @@ class PinnedFormats:
 
     @property
     def types(self) -> dict[str, pa.DataType | None]:
-        """The types of the decoded columns; None where the frame's schema declares the type."""
+        """The types of the decoded columns. None if the frame's schema declares the type."""
         return {name: column.type() for name, column in self.columns.items()}
 
     def projected(self, declared: pa.Schema) -> dict[str, pa.DataType | None]:
@@ -88,9 +88,9 @@ class PinnedFormats:
 
 
 def pin_formats(options: ReadOptions, declared: Collection[str] | None = None) -> PinnedFormats | None:
-    """Find the schemas that give the columns' types; None without formats. May ask the registry.
+    """Find the schemas that give the columns' types. None without formats. May ask the registry.
 
-    If the user has declared a frame with the columns `declared`, the others need no schema.
+    If the user has declared a frame with the columns `declared`, other columns need no schema.
 
     Raises OptionError for a schema that cannot be used, UNKNOWN_COLUMN_TYPE if topics have different schemas, and
     SchemaRegistryError.
@@ -111,7 +111,7 @@ def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
         stored, origin = _registered(column, options)
     elif column.rules.has_schema:
         return PinnedColumn(column)
-    else:  # a format such as string, whose only schema has no text
+    else:  # a format such as string: its only schema has no text
         return PinnedColumn(column, format.schema(StoredSchema("", format.kind)))
     with named_errors(f"{origin} cannot be used"):
         return PinnedColumn(column, format.schema(stored, column.message), stored, origin)
@@ -159,7 +159,7 @@ class BatchDecoder:
     Attributes
     ----------
     raw : pa.Schema
-        The columns to read from Kafka. The columns of malformed records are missing; offset or headers may be added.
+        The columns to read from Kafka: without the columns of malformed records, perhaps with offset or headers added.
     """
 
     def __init__(self, pinned: PinnedFormats, schema: pa.Schema) -> None:
@@ -236,7 +236,7 @@ class BatchDecoder:
 
 
 def _corrupt_columns(batch: pa.RecordBatch, reasons: Mapping[int, tuple[str, str]]) -> dict[str, pa.Array]:
-    """Return the columns of malformed records: bytes and reason, null for all others."""
+    """Return the columns of malformed records: bytes and reason, null for all other records."""
     record, reason = ((name, types[0]) for name, types in CORRUPT_COLUMNS.items())
     if not reasons:
         return {name: pa.nulls(batch.num_rows, type) for name, type in (record, reason)}
@@ -249,10 +249,10 @@ def _corrupt_columns(batch: pa.RecordBatch, reasons: Mapping[int, tuple[str, str
 
 @dataclass
 class ConfluentDecoder:
-    """Decodes payloads, each by the writer's schema that its id names. `column` is key or value.
+    """Decodes payloads by the writer's schema that the id of each payload names. `column` is key or value.
 
-    A record is malformed if its schema is unknown, or does not resolve to the reader's. `context` is the subject's: each
-    context of a registry has ids of its own. Raises SchemaRegistryError if the registry cannot be asked.
+    A record is malformed if its schema is unknown, or does not resolve to the reader's. `context` is the subject's context:
+    each context of a registry has its own ids. Raises SchemaRegistryError if the registry cannot be asked.
     """
 
     column: str
@@ -275,7 +275,7 @@ class ConfluentDecoder:
             decoder = self._decoder(prefix.key)
             if not isinstance(decoder, str) and len(rows) == len(payloads) - payloads.null_count:
                 return self._decode(decoder, payloads, prefix)
-        parts, places = [pa.nulls(0, self.type)], [np.empty(0, dtype=np.int64)]
+        parts, row_groups = [pa.nulls(0, self.type)], [np.empty(0, dtype=np.int64)]
         for prefix, rows in groups.items():
             decoder = self._decoder(prefix.key)
             if isinstance(decoder, str):
@@ -284,9 +284,9 @@ class ConfluentDecoder:
             decoded = self._decode(decoder, payloads.take(pa.array(rows)), prefix)
             malformed.update((int(rows[row]), reason) for row, reason in decoded.malformed.items())
             parts.append(decoded.column)
-            places.append(rows)
+            row_groups.append(rows)
         order = np.full(len(payloads), -1, dtype=np.int64)
-        found = np.concatenate(places)
+        found = np.concatenate(row_groups)
         order[found] = np.arange(len(found))
         malformed = {row: malformed[row] for row in sorted(malformed) if payloads[row].is_valid}  # headers of tombstones
         return Decoded(pa.concat_arrays(parts).take(pa.array(order, mask=order < 0)), malformed)
@@ -342,7 +342,7 @@ class _Prefix:
 
 
 def _payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) -> Iterator[tuple[_Prefix, _Rows]]:
-    """Yield the given rows, which are not null, by the schema's id; adds rows without an id to `malformed`."""
+    """Yield the given rows by the schema's id. The rows must not be null. Adds rows without an id to `malformed`."""
     if not len(rows):
         return
     _, offsets, data = payloads.buffers()
@@ -364,16 +364,16 @@ def _payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) 
 
 
 def _header_groups(headers: pa.Array, name: str) -> tuple[dict[_Prefix, _Rows], dict[int, str]]:
-    """Group rows by the schema's id in the header of a name. Also return the reasons for rows with a malformed header."""
+    """Group rows by the schema's id in the header `name`. Also return the reasons for rows with a malformed header."""
     groups: dict[_Prefix, _Rows] = {}
     malformed: dict[int, str] = {}
     entries = headers.flatten()
-    keys = pc.struct_field(entries, "key")  # strings, or bytes if they are read only for this
+    keys = pc.struct_field(entries, "key")  # strings, or bytes if the frame has no column of headers
     hits = np.flatnonzero(pc.equal(keys, pa.scalar(name, keys.type)).to_numpy(zero_copy_only=False))
     if not len(hits):
         return groups, malformed
     rows = pc.list_parent_indices(headers).to_numpy()[hits].astype(np.int64)
-    is_last = np.append(rows[1:] != rows[:-1], True)  # of several, Confluent's deserializers take the last
+    is_last = np.append(rows[1:] != rows[:-1], True)  # Confluent's deserializers take the last header of a name
     hits, rows = hits[is_last], rows[is_last]
     values = pc.struct_field(entries, "value").take(pa.array(hits)).fill_null(b"").dictionary_encode()
     codes = values.indices.to_numpy()

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """The schema of a column's payloads, and its id in the registry, if it has one. Pickle-safe."""
+    """The schema of a column's payloads, and its id if it is in a registry. Pickle-safe."""
 
     schema: Schema
     id: int | None
@@ -33,7 +33,7 @@ class WriterSchema:
 class EncodingPlan:
     """The encoded columns of a frame: their formats and types, and schemas by column and topic. Pickle-safe.
 
-    The topic is empty where the schema does not depend on it. Tasks look up the schemas of other topics.
+    The topic is empty if the schema does not depend on it. Tasks look up the schemas of other topics.
     """
 
     options: FormatOptions
@@ -60,8 +60,8 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
     plan = EncodingPlan(formats, types, schemas)
     for column in formats.columns:
         if options.topic is not None or not _depends_on_topic(column):
-            place = column.column, _key_topic(column, options.topic or "")
-            schemas[place] = _writer_schema(plan, column, options.topic or "")
+            column_and_topic = column.column, _key_topic(column, options.topic or "")
+            schemas[column_and_topic] = _writer_schema(plan, column, options.topic or "")
         elif not formats.use_latest:
             _own_schema(column, types[column.column])
     return plan
@@ -76,7 +76,7 @@ def _key_topic(column: ColumnFormat, topic: str) -> str:
 
 
 def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema]:
-    """Return the schema that the options give, or the one made from the column's type. Checks that the column fits."""
+    """Return the schema in the options, or a schema made from the column's type. Checks that the column fits."""
     format, given = format_of(column.base), column.schema
     with _naming(column):
         if given is None:
@@ -121,9 +121,9 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
 
 
 def _refuse_moved_fields(column: ColumnFormat, format: Format, schema: Schema, registry: Registry, subject: str) -> None:
-    """Raise INVALID_SCHEMA if a schema made from a column would move fields: it numbers them by their position.
+    """Raise INVALID_SCHEMA if a schema made from a column would move fields: it numbers fields by their position.
 
-    Registries compare numbers, not names, and may accept it. Readers would then take the values of one field for another's.
+    Registries compare numbers, not names, and may accept such a schema. Readers would then confuse the values of fields.
     """
     latest = _if_known(lambda: registry.subject(subject))
     if latest is None or latest.kind != format.kind:
@@ -140,7 +140,7 @@ def _refuse_moved_fields(column: ColumnFormat, format: Format, schema: Schema, r
 
 
 def _if_known(ask: Callable[[], T]) -> T | None:
-    """Return the registry's answer; None if it does not know the subject, or the schema under it."""
+    """Return the registry's answer. None if it does not know the subject, or the schema under the subject."""
     try:
         return ask()
     except SchemaRegistryRefused as error:
@@ -154,7 +154,7 @@ def _naming(column: ColumnFormat) -> AbstractContextManager[None]:
 
 
 def row_encoder(plan: EncodingPlan | None) -> Encode | None:
-    """Return the function that encodes a task's rows; None without formats. It keeps the encoders that it has made."""
+    """Return the function that encodes a task's rows. None without formats. The function makes each encoder once."""
     if plan is None:
         return None
     formats = {column.column: column for column in plan.options.columns}
@@ -164,14 +164,14 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
     id_headers = pa.array([f"__{name}_schema_id" for name, column in formats.items() if column.is_confluent], pa.string())
 
     def encoder_of(column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
-        place = column.column, _key_topic(column, topic)
-        if place not in encoders:
-            writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
+        column_and_topic = column.column, _key_topic(column, topic)
+        if column_and_topic not in encoders:
+            writer = plan.schemas.get(column_and_topic) or _writer_schema(plan, column, topic)
             with _naming(column):
                 encoder = writer.schema.encoder(types[column.column], confluent=column.is_confluent)
             id_bytes = None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + writer.schema.message_indexes
-            encoders[place] = encoder, id_bytes
-        return encoders[place]
+            encoders[column_and_topic] = encoder, id_bytes
+        return encoders[column_and_topic]
 
     def encoded(name: str, column: pa.Array, topic: str) -> pa.Array:
         if name not in formats:
@@ -197,7 +197,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
 
 
 def _refuse_headers(topic: str, headers: pa.Array, names: pa.Array) -> None:
-    """Raise INVALID_VALUE for headers with the id of a schema, which readers would prefer to the id before the payload."""
+    """Raise INVALID_VALUE for headers with the id of a schema: readers would prefer it to the id before the payload."""
     keys = pc.struct_field(headers.flatten(), "key")
     if pc.any(pc.is_in(keys, value_set=names)).as_py():
         raise INVALID_VALUE(

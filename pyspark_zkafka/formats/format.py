@@ -1,4 +1,4 @@
-"""Formats: what each one offers, by which name the options find it, and the format string."""
+"""The interface of formats, the formats by their names in the options, and the format string."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Encoder(Protocol):
     """Encodes a column of one type by one schema."""
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Return a binary array, null where the row is null.
+        """Return a binary array, with null for a null row.
 
         Raises InvalidRow, with row and field, for a value that the schema does not allow.
         """
@@ -46,7 +46,7 @@ class Encoder(Protocol):
 
 
 class Schema(ABC):
-    """A parsed schema of a format. Pickle-safe; compiled at first use, once in a process."""
+    """A parsed schema of a format. Pickle-safe. Compiled at first use, once in a process."""
 
     __slots__ = ()
 
@@ -61,23 +61,23 @@ class Schema(ABC):
     @property
     @abstractmethod
     def name(self) -> str | None:
-        """The full name of the record or message, or a JSON Schema's title; None if the schema has no name."""
+        """The full name of the record or message, or the title of a JSON Schema. None if the schema has no name."""
 
     @property
     def message_indexes(self) -> bytes:
-        """The place of a Protobuf message in its file, which Confluent's serializers write before the message."""
+        """The indexes of a Protobuf message in its file, which Confluent's serializers write before the message."""
         return b""
 
     @abstractmethod
     def projection(self, wanted: pa.DataType) -> pa.DataType:
-        """Return the type, with `NOT_WANTED` for fields that the wanted type does not have. Raises INVALID_SCHEMA."""
+        """Return the schema's type, with `NOT_WANTED` for fields that the wanted type lacks. Raises INVALID_SCHEMA."""
 
     @abstractmethod
     def decoder(self, writer: Self | None, type: pa.DataType, *, confluent: bool = False) -> Decoder:
-        """Return a decoder to the type, which is the schema's own or a projection of it.
+        """Return a decoder to a type: the schema's own type or a projection of it.
 
-        The payloads have the writer's schema, or this schema if there is no other. With `confluent`, they have the form of
-        Confluent's serializers, after the id. Raises INVALID_SCHEMA if this schema cannot read the writer's.
+        The payloads have the writer's schema, or without a writer this schema. With `confluent`, they have the form that
+        Confluent's serializers write after the id. Raises INVALID_SCHEMA if this schema cannot read the writer's schema.
         """
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Schema(ABC):
         """
 
     def made_from(self, type: pa.DataType) -> Self:
-        """Return this schema, which was made from the type, in a form that remembers what its text does not say."""
+        """Return a form of this schema, which was made from the type, that remembers details which its text lacks."""
         return self
 
     def moved_fields(self, before: Self) -> list[str]:
@@ -111,13 +111,13 @@ class Format:
     text_of : callable
         Makes the text of a schema from a column's type. Raises OptionError with the fields that the format does not have.
     evolving_text_of : callable, optional
-        Does the same, and adds what later versions of the schema need to be compatible.
+        Does the same, and adds parts that later versions of the schema need to be compatible.
     registrable : callable
-        Returns the form of a text that registries know. Raises OptionError if there is none.
+        Returns the form of a text that registries accept. Raises OptionError if there is no such form.
     reads_writers_schema : bool
         False if payloads are decoded without their writer's schema.
     has_message_indexes : bool
-        True if payloads in Confluent's format start with the place of their message, which headers may have instead.
+        True if payloads in Confluent's format start with message indexes, unless headers have these indexes.
     numbers_fields : bool
         True if a schema made from a column numbers the fields by position, so that a new version may move them.
     """
@@ -147,7 +147,7 @@ class Format:
     def schema_of(self, type: pa.DataType, *, is_registered: bool = False) -> StoredSchema:
         """Make a schema from a column's type. Raises OptionError with the fields that the format does not have.
 
-        A schema that `is_registered` has what later versions need to be compatible.
+        With `is_registered`, the schema also has parts that later versions need to be compatible.
         """
         text_of = self.evolving_text_of if is_registered and self.evolving_text_of else self.text_of
         return StoredSchema(text_of(type), self.kind)
@@ -161,7 +161,8 @@ def _parsed(format: Format, text: str, references: tuple[tuple[str, str], ...], 
 def format_of(name: str) -> Format:
     """Return the format with a name in the options, without ``-confluent``.
 
-    Imports only this format: each of Spark's worker processes starts from scratch, and most need one format or none.
+    Imports only this format: each of Spark's worker processes starts from scratch, and most processes need one format or
+    none.
     """
     if name == "avro":
         from pyspark_zkafka.formats.avro import AVRO
@@ -182,7 +183,7 @@ def format_of(name: str) -> Format:
 
 @contextmanager
 def named_errors(what: str) -> Iterator[None]:
-    """Put what was tried before the message of an OptionError that the ``with`` block raises."""
+    """Put `what`, a description of the attempt, before the message of an OptionError that the ``with`` block raises."""
     try:
         yield
     except OptionError as error:

@@ -1,7 +1,7 @@
 """JSON: schemas as JSON Schema or Spark's own, and columns from documents.
 
-Values are read as Spark's `from_json` reads them and written as `to_json` writes them; `parse` and `JsonSchema` say where
-that is not possible. orjson parses and writes.
+Values are read as Spark's `from_json` reads them and written as `to_json` writes them. `parse` and `JsonSchema` document
+the exceptions. orjson parses and writes.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ _DATES = (
     (r"^[0-9]{4}-[0-9]{1,2}$", r"\0-01"),
     *[(r"-([0-9])(-|$)", r"-0\1\2")] * 2,
 )
-"""Replacements for dates with a time, without a day or month, or with one digit of them. Spark takes these, too."""
-_FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
+"""Replacements for dates with a time, without a day or month, or with a one-digit day or month. Spark takes these, too."""
+_FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, drops digits after microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SPACES = b" \t\r\n"
-_AS_JAVA = {ord(","): None, ord("_"): "x", ord(" "): "x"}  # Spark removes commas, and Java refuses the others
+_AS_JAVA = {ord(","): None, ord("_"): "x", ord(" "): "x"}  # Spark removes commas, and Java refuses _ and blanks
 
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema(Schema):
-    """A JSON Schema, or a type of Spark, with the documents that it refers to.
+    """A JSON Schema, or a type of Spark, with the documents to which it refers.
 
-    `own` is the column's type that the schema was made from, or None.
+    `own` is the column's type if the schema was made from it, or None.
     """
 
     text: str
@@ -94,15 +94,16 @@ class JsonSchema(Schema):
         return public_type(type_of(self.text, self.references, wanted))
 
     def decoder(self, writer: JsonSchema | None, type: pa.DataType, *, confluent: bool = False) -> JsonDecoder:
-        """Return a decoder; the writer's schema does not matter."""
+        """Return a decoder. The writer's schema does not matter."""
         return JsonDecoder(type, type_of(self.text, self.references, type))
 
     def encoder(self, type: pa.DataType, *, confluent: bool = False) -> JsonEncoder:
         """Return an encoder.
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
-        of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map, or with
-        NaN or an infinity, are validated. A schema that was made from the type forbids only nulls, if the type does.
+        of several types. Validation takes most of the time. With other schemas, only rows with a null in an array or a
+        map, or with NaN or an infinity, are validated. A schema that was made from the type forbids only nulls, if the
+        type does.
         """
         schema = type_of(self.text, self.references, type)
         require_fit(mismatches(type, schema, ""), "the JSON schema")
@@ -162,14 +163,14 @@ class JsonDecoder:
 
         values = [parse(row, _exact_loads if self._has_decimals else _loads) for row in range(len(documents))]
         self._lost_digits = False
-        decoded = decode_rows(values, self._read, malformed)  # malformed rows are None now
+        decoded = decode_rows(values, self._read, malformed)  # sets malformed rows to None
         lost = [row for row, value in enumerate(values) if self._lost_digits and _loses_digits(value, documents[row])]
         for row in lost:
             values[row] = parse(row, _exact_loads)
         return decode_rows(values, self._read, malformed) if lost else decoded
 
     def _column_text(self, value: Any) -> str:
-        """Return the JSON text of a value for a string column, and note if orjson has made a float of a number in it."""
+        """Return the JSON text of a value for a string column. Notes if orjson has turned a number in it into a float."""
         self._lost_digits = self._lost_digits or _has_floats(value)
         return _text(value)
 
@@ -192,7 +193,7 @@ def _exact_loads(document: bytes) -> Any:
 
 
 def _loads(document: bytes) -> Any:
-    """Parse a document. Numbers beyond a double and halves of surrogate pairs harm only the columns that they are in."""
+    """Parse a document. Numbers beyond a double and halves of surrogate pairs only affect their own columns."""
     import orjson
 
     try:
@@ -206,7 +207,7 @@ def _loads(document: bytes) -> Any:
 def _loses_digits(value: Any, document: bytes) -> bool:
     """Return whether orjson may have changed the digits of a float.
 
-    False if orjson's own text of the value equals the document, apart from spaces. The texts seldom differ for another
+    Compares orjson's own text of the value with the document, apart from spaces. The texts seldom differ for another
     reason.
     """
     import orjson
@@ -243,7 +244,7 @@ def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
 
 
 def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType | str) -> set[type]:
-    """Return the types among the values, without None. Raises ValueError if another one is not allowed."""
+    """Return the types of the values, without None. Raises ValueError for a type that is not allowed."""
     found = set(map(type, values)) - {type(None)}
     if not found <= allowed:
         raise _problem(next(v for v in values if v is not None and type(v) not in allowed), path, kind)
@@ -251,9 +252,10 @@ def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType |
 
 
 class _Readers(TypeVisitor[pa.DataType, _Read]):
-    """Makes the function that builds a column from parsed values. It raises ValueError for a value of another type.
+    """Makes the function that builds a column from parsed values, and raises ValueError for a value of another type.
 
-    The partner is the schema's type, which has RAW where the column has JSON text, also of strings. `text` makes the text.
+    The partner is the schema's type. It has RAW where the column has JSON text, including the text of strings. `text` makes
+    the JSON text of a value.
     """
 
     def __init__(self, text: _Text) -> None:
@@ -297,7 +299,7 @@ class _Readers(TypeVisitor[pa.DataType, _Read]):
 
 
 def _checked(build: Callable[[list[Any], pa.Array], pa.Array], form: type, named: str, path: str) -> _Read:
-    """Return a function that refuses other values than arrays or objects, and masks null."""
+    """Return a function that refuses values other than arrays or objects, and masks null."""
 
     def read(values: list[Any]) -> pa.Array:
         _check(values, {form}, path, named)
@@ -311,7 +313,7 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
     if pa.types.is_string(kind):
         if set(map(type, values)) <= {str, type(None)}:
             return pa.array(values, kind)
-        # As Spark: the JSON text of anything else.
+        # Any other value becomes its JSON text, as in Spark.
         return pa.array([v if v is None or type(v) is str else text(v) for v in values], kind)
     if pa.types.is_boolean(kind):
         _check(values, {bool}, path, kind)
@@ -364,6 +366,6 @@ def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind.tz is None:
         return pc.replace_substring_regex(texts, r"(..........[^Z+-]*)" + _ZONE, r"\1").cast(kind)
     zoned = pc.match_substring_regex(pc.utf8_slice_codeunits(texts, 10), _ZONE)
-    # A time without a zone is UTC. Arrow takes a date alone only without one.
+    # A time without a zone is UTC. Arrow takes a date alone only without a zone.
     zone = pc.if_else(pc.equal(pc.utf8_length(texts), 10), " 00:00Z", "Z")
     return pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, zone, "")).cast(kind)

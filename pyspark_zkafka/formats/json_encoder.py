@@ -41,9 +41,9 @@ class JsonEncoder:
         self._write = _Writers().visit(type, schema)
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Return the documents, null where the row is null. Null fields are left out, unless the schema requires them.
+        """Return the documents, with null for a null row. Leaves null fields out, unless the schema requires them.
 
-        Raises INVALID_VALUE if the schema does not allow a value, a text is no JSON where it must be, or is not UTF-8.
+        Raises INVALID_VALUE if the schema does not allow a value, or if a text is not UTF-8, or not JSON where it must be.
         """
         return encode_rows(column, self._encode, "the JSON schema")
 
@@ -79,7 +79,7 @@ class JsonEncoder:
 class _Writers(TypeVisitor[pa.DataType, _Write]):
     """Makes the function that turns a column into values for orjson.
 
-    The partner is the schema's type, which has RAW where the strings of the column are JSON text.
+    The partner is the schema's type. It has RAW where the strings of the column are JSON text.
     """
 
     def visit(self, kind: pa.DataType, schema: pa.DataType, path: str = "") -> _Write:
@@ -150,14 +150,14 @@ def _floats(column: pa.Array) -> list[Any]:
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
-    """Return ISO 8601 with milliseconds, as Spark writes them, or with microseconds if there are any."""
+    """Return ISO 8601 with milliseconds, as Spark writes it, or with microseconds if a time has them."""
     texts = _in_years(column.cast(pa.timestamp("us"))).cast(pa.string())
     texts = pc.replace_substring_regex(pc.replace_substring(texts, " ", "T"), r"000$", "")
     return texts if column.type.tz is None else pc.binary_join_element_wise(texts, "Z", "")
 
 
 def _in_years(column: pa.Array) -> pa.Array:
-    """Return the column. Raises ValueError for a time whose year has no form of four digits."""
+    """Return the column. Raises ValueError for a time with a year that four digits cannot represent."""
     number, unit = (pa.int32(), "days") if column.type == pa.date32() else (pa.int64(), "µs")
     first, last = pa.array([dt.datetime.min, dt.datetime.max]).cast(column.type).cast(number).to_pylist()
     for value in pc.min_max(column.cast(number)).as_py().values():

@@ -32,7 +32,7 @@ from pyspark_zkafka.model.spark_types import is_variant, spark_name
 References = tuple[tuple[str, str], ...]
 
 RAW = pa.null()
-"""The type of values of several types, inside this package: Spark gets their JSON text as a string."""
+"""The internal type for values of several types. Spark gets their JSON text as a string."""
 
 _CONSTRAINTS = (
     "required", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum",
@@ -43,7 +43,7 @@ _CONSTRAINTS = (
 """Keywords that restrict values beyond their types. Types are checked once for a column."""
 
 DECIMALS = Context(prec=1000, rounding=ROUND_HALF_UP)
-"""The arithmetic of decimals, which rounds no digits that a type has."""
+"""The arithmetic of decimals. It is precise enough for all digits of a type."""
 
 _FORMATS = {"date-time": pa.timestamp("us", "UTC"), "date-time-local": pa.timestamp("us"), "date": pa.date32()}
 """Types of strings by `format`. OpenAPI's registry of formats has date-time-local."""
@@ -55,7 +55,7 @@ def public_type(kind: pa.DataType) -> pa.DataType:
 
 
 def of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
-    """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
+    """Return the schema's type, or the column's if the schema says nothing about its fields or elements."""
     return schema if (kind in STRINGS if schema == RAW else type(schema) is type(kind)) else kind
 
 
@@ -74,7 +74,7 @@ def is_json_schema(text: str) -> bool:
 
 
 def title_of(text: str) -> str | None:
-    """Return a JSON Schema's title; None if it has none, or the text is DDL."""
+    """Return the title of a JSON Schema. None without a title, or if the text is DDL."""
     with suppress(ValueError, AttributeError):  # DDL, and documents that are no objects
         title: str | None = json.loads(text).get("title")
         return title
@@ -93,7 +93,7 @@ def check_text(text: str, references: Mapping[str, str]) -> None:
 
 @lru_cache(maxsize=256)
 def type_of(text: str, references: References, wanted: pa.DataType | None = None) -> pa.DataType:
-    """Return the type of documents, with RAW where a JSON Schema allows values of several types.
+    """Return the type of documents, with RAW for parts with values of several types.
 
     Fields that a JSON Schema requires have metadata. With a `wanted` type, the other fields are `NOT_WANTED`.
     """
@@ -113,7 +113,7 @@ def has_constraints(text: str, references: References) -> bool:
 
 
 def validator(text: str, references: References) -> Any:
-    """Return a validator of documents; None for DDL."""
+    """Return a validator of documents. None for DDL."""
     if not is_json_schema(text):
         return None
     from jsonschema.validators import Draft7Validator, validator_for
@@ -151,7 +151,7 @@ def _registry(document: dict[str, Any], references: References) -> tuple[Any, An
 
 
 class _SchemaTypes:
-    """The types of the parts of one JSON Schema. `outer` has the ids of the parts around a part."""
+    """The types of the parts of one JSON Schema. `outer` has the ids of the parts that enclose a part."""
 
     def __init__(self, limits: TypeLimits) -> None:
         self._limits = limits
@@ -169,7 +169,7 @@ class _SchemaTypes:
                 if len(variants) == 1:
                     kinds = [self.type_of(variants[0][1], resolver, variants[0][0], outer)]
                 else:  # comparing variants needs all of their fields
-                    kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
+                    kinds = [self._inner(variant, resolver, where, outer, is_whole=True) for where, variant in variants]
                 if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
                     own = self._inner(_without(node, keyword), resolver, path, outer)
                     common = kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
@@ -177,7 +177,7 @@ class _SchemaTypes:
                     return _combined([own, common], own) if is_both else common
         if "allOf" in node:
             variants = [*_variants(node, "allOf", path), (path, _without(node, "allOf"))]
-            kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
+            kinds = [self._inner(variant, resolver, where, outer) for where, variant in variants]
             return _combined(kinds, kinds[-1])
         return self._type_of_keywords(node, resolver, path, outer)
 
@@ -222,8 +222,8 @@ class _SchemaTypes:
             required = set(map(str, listed)) if isinstance(listed := node.get("required"), list) else set()
             fields = []
             for name, inner in properties.items():
-                place = f"{path}/properties/{name}"
-                kind = self._inner(inner, resolver, place, outer, name) if self._limits.wants(name) else NOT_WANTED
+                where = f"{path}/properties/{name}"
+                kind = self._inner(inner, resolver, where, outer, name) if self._limits.wants(name) else NOT_WANTED
                 fields.append(pa.field(name, kind, metadata={"required": ""} if name in required else None))
             return pa.struct(fields)
         others = node.get("additionalProperties", True)
@@ -255,9 +255,9 @@ def _merged(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
 
 
 def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
-    """Return the type of values that several schemas describe. Ignores RAW, which may only add constraints.
+    """Return the type of values that several schemas describe. Ignores RAW: it may only add constraints.
 
-    Combines structs, arrays and maps. Where other types differ, the schema's `own` type decides, else the last.
+    Combines structs, arrays and maps. If other types differ, the schema's `own` type decides, or else the last type.
     """
     kinds = [kind for kind in kinds if kind != RAW]
     kinds = [kind for kind in kinds if kind != pa.string()] or kinds  # a variant may leave out the format of a string
@@ -270,12 +270,12 @@ def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
     if all(pa.types.is_map(kind) for kind in kinds):
         return pa.map_(pa.string(), _combined([k.item_type for k in kinds], own.item_type if pa.types.is_map(own) else RAW))
     if pa.types.is_nested(kinds[0]) and any(kind.id != kinds[0].id for kind in kinds) and own not in kinds:
-        return kinds[0]  # a base, and what refines it
+        return kinds[0]  # a base type, and types that refine it
     return own if own in kinds else kinds[-1]
 
 
 def _variants(node: dict[str, Any], keyword: str, path: str) -> list[tuple[str, Any]]:
-    """Return the places and schemas of a keyword, without a schema that is null alone."""
+    """Return the paths and schemas of a keyword. Except for allOf, leaves out schemas of null."""
     if not isinstance(node[keyword], list):
         raise _invalid(path, f"{keyword} is no array")
     variants = [(f"{path}/{keyword}/{i}", variant) for i, variant in enumerate(node[keyword])]
@@ -301,7 +301,7 @@ def _invalid(path: str, reason: str) -> Exception:
 
 
 def form(kind: pa.DataType) -> dict[str, Any]:
-    """Return the JSON Schema of a type that is not nested; empty if JSON has no form of it."""
+    """Return the JSON Schema of a type that is not nested. Empty if JSON has no form for the type."""
     if pa.types.is_integer(kind):
         return {"type": "integer"}
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -337,7 +337,7 @@ def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
 
 
 def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
-    """Yield where a column does not have the form of the schema's type."""
+    """Yield a text for each part of a column that does not have the form of the schema's type."""
     if schema == RAW:
         return
     if pa.types.is_nested(column) and column.id == schema.id:
@@ -355,14 +355,14 @@ def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[
 
 
 def schema_of(type: pa.DataType) -> str:
-    """Return the JSON Schema of a column's type. Raises INVALID_SCHEMA if JSON has no form of it."""
+    """Return the JSON Schema of a column's type. Raises INVALID_SCHEMA if JSON has no form for it."""
     check_forms(type)
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": RECORD, **_schema_of(type)}
     return json.dumps(schema, indent=2)
 
 
 def json_schema_of(text: str) -> str:
-    """Return a JSON Schema, which may also be given as DDL."""
+    """Return a JSON Schema, which the text may give as DDL."""
     return text if is_json_schema(text) else schema_of(spark_type(text))
 
 

@@ -1,7 +1,7 @@
 """Protobuf: schemas as .proto text or descriptors, columns from messages, and messages from columns.
 
 Google's runtime parses and serializes. protoc, from grpcio-tools, compiles .proto text. Types match Spark's `from_protobuf`
-with its default options (SchemaConverters); tests/vectors/record_protobuf.py compares.
+with its default options (SchemaConverters); tests/vectors/record_protobuf.py compares them.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class ProtobufSchema(Schema):
     def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, confluent: bool = False) -> ProtobufDecoder:
         """Return a decoder, which finds fields by their numbers in this schema.
 
-        With `confluent`, message indexes precede each message, and choose the message of the writer's schema: a record with
-        a message of another name is malformed.
+        With `confluent`, message indexes precede each message, and choose a message of the writer's schema. A record with a
+        message of another name is malformed.
         """
         file = _message_class(writer or self).DESCRIPTOR.file if confluent else None
         return ProtobufDecoder(_message_class(self), type, file)
@@ -120,12 +120,12 @@ class ProtobufSchema(Schema):
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> ProtobufSchema:
-    """Compile a schema, and choose the message by name, or the first one.
+    """Compile a schema, and choose a message by name, by default the first message.
 
-    `text` is .proto text, or a descriptor set or FileDescriptorProto in base64; a set has the schema's own file at the
+    `text` is .proto text, or a descriptor set or FileDescriptorProto in base64. A set has the schema's own file at the
     end, as protoc writes it. `references` has each imported file, in the same form, by the name in its import. Google's
-    common types, and Confluent's, need no reference. .proto text takes about 0.2 s. Raises INVALID_SCHEMA if the text
-    cannot be compiled, or the message does not exist.
+    common types, and Confluent's, need no reference. Compiling .proto text takes about 0.2 s. Raises INVALID_SCHEMA if the
+    text cannot be compiled, or the message does not exist.
     """
     try:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -156,7 +156,7 @@ def _names(scope: str, messages: Iterable[Any]) -> Iterator[str]:
 
 
 def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
-    """Return the text's own file at the end, after all files that it imports."""
+    """Return all files that the text imports, then the text's own file."""
     if is_proto_text(text):
         return _run_protoc(text, references)
     *others, own = _descriptors(text, "schema")[0]
@@ -184,7 +184,7 @@ def _descriptors(text: str, name: str) -> tuple[list[FileDescriptorProto], bool]
             f"The Protobuf schema {name} is {excerpt(text)!r}, which is neither .proto text nor base64; correct the text"
         ) from None
     kinds: tuple[Any, ...] = (FileDescriptorSet, FileDescriptorProto)
-    for kind in kinds:  # either may parse as the other, but then its fields are not in place
+    for kind in kinds:  # one kind may parse as the other, but then its fields are not where they belong
         try:
             found = kind.FromString(data)
         except DecodeError:
@@ -269,7 +269,7 @@ def _mark_map_entries(messages: Iterable[Any]) -> None:
 
 
 def _builtin_files() -> dict[str, FileDescriptorProto]:
-    """Return the files that need no reference, as far as their packages are installed and fit this protobuf."""
+    """Return the files that need no reference, if their packages are installed and fit this protobuf."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.runtime_version import VersionError
 
@@ -337,7 +337,7 @@ def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLim
 
 
 def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
-    """Return a field's type; None for messages without fields, which Spark leaves out."""
+    """Return a field's type. None for messages without fields, which Spark leaves out."""
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         key, value = (_field_type(message.fields_by_name[name], outer, limits) for name in ("key", "value"))
@@ -362,8 +362,8 @@ _KEYS = frozenset({"bool", "int32", "int64", "string"})
 def schema_of(type: pa.DataType) -> str:
     """Return the proto3 text of a struct. Scalars are optional, so that nulls survive.
 
-    Raises INVALID_SCHEMA if Protobuf has no such type, such as decimals or arrays of arrays, a name is no identifier, or
-    protoc derives the same name from two.
+    Raises INVALID_SCHEMA if Protobuf has no such type, as for decimals or arrays of arrays, if a name is no identifier, or
+    if protoc derives the same name from two names.
     """
     is_struct = pa.types.is_struct(type)
     problems = [] if is_struct else [f"the column is {spark_name(type)}, and a message needs a struct"]

@@ -1,7 +1,7 @@
 """Columns from Protobuf messages, and messages from columns, by Google's runtime.
 
 Values match Spark's ProtobufDeserializer and ProtobufSerializer with default options, apart from the differences in
-docs/format-types.md; tests/vectors/record_protobuf.py compares.
+docs/format-types.md; tests/vectors/record_protobuf.py compares them.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _TIME_FIELDS = [("seconds", 2, False), ("nanos", 1, False)]
 
 
 def scalar_type(field: FieldDescriptor) -> pa.DataType:
-    """Return the Arrow type of a single value that is no message."""
+    """Return the Arrow type of a single value. The value must not be a message."""
     return pa.binary() if field.type == _BYTES else _CPP_TYPES[field.cpp_type]
 
 
 def time_type(message: Descriptor) -> pa.DataType | None:
-    """Return the type of a Timestamp or Duration of any package, as Spark recognizes them; None for other messages."""
+    """Return the type of a Timestamp or Duration of any package, as Spark recognizes them. None for other messages."""
     if [(field.name, field.cpp_type, field.is_repeated) for field in message.fields] != _TIME_FIELDS:
         return None
     return {"Timestamp": TIMESTAMP, "Duration": DURATION}.get(message.name)
@@ -62,7 +62,7 @@ def time_type(message: Descriptor) -> pa.DataType | None:
 # Decoding
 
 _Values: TypeAlias = Callable[[list[Any], "Mask | None"], pa.Array]
-"""Makes a column of values; null where the mask is true."""
+"""Makes a column of values, with null where the mask is true."""
 
 
 class ProtobufDecoder:
@@ -107,7 +107,7 @@ class ProtobufDecoder:
         from google.protobuf.unknown_fields import UnknownFieldSet
 
         message: Message = self._class.FromString(payload[start:] if start else payload)
-        for unknown in UnknownFieldSet(message):  # a known number among them has another type on the wire
+        for unknown in UnknownFieldSet(message):  # a known number here means that the wire has another type
             if unknown.field_number in self._numbers:
                 field = self._class.DESCRIPTOR.fields_by_number[unknown.field_number]
                 raise ValueError(f"field {field.name}, number {field.number}, has a value that its type does not allow")
@@ -188,7 +188,7 @@ class _Readers(TypeVisitor["FieldDescriptor", _Values]):
 
     def _column_of(self, message_class: Any, field: FieldDescriptor, kind: pa.DataType) -> Callable[[list[Any]], pa.Array]:
         """Return a function that builds the column of a field from messages."""
-        # A field may have the name of a method, so that methods are called by the class.
+        # A field may have the name of a method. Therefore get methods from the class.
         get, has, name = attrgetter(field.name), message_class.HasField, field.name
         values = self.visit(kind, field)
         if field.is_repeated or field.has_default_value or field.is_required:
@@ -228,7 +228,7 @@ class _Readers(TypeVisitor["FieldDescriptor", _Values]):
             # The runtime's own order differs from process to process, and a repeated task must return the same rows.
             try:
                 found = [(key, entries[key]) for entries in maps for key in sorted(entries)]
-            except TypeError:  # the runtime returns such keys of proto2 as bytes
+            except TypeError:  # the runtime returns keys of proto2 that are not UTF-8 as bytes
                 raise ValueError(f"a key of field {field.name}, number {field.number}, is not UTF-8") from None
             columns = keys([key for key, _ in found], None), items([item for _, item in found], None)
             return pa.MapArray.from_arrays(offsets_of(maps), *columns, type=kind)
@@ -262,7 +262,7 @@ class _Readers(TypeVisitor["FieldDescriptor", _Values]):
 # Encoding
 
 _Converter: TypeAlias = Callable[[pa.Array], list[Any]]
-"""Returns the values of a column as the runtime takes them, None for null."""
+"""Returns the values of a column in the form that the runtime takes. None for null."""
 _TO_LIST: _Converter = pa.Array.to_pylist
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _ACCEPTED = {
@@ -285,10 +285,10 @@ class ProtobufEncoder:
         require_fit(problems, f"the Protobuf message {self._name}")
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Return the messages, null where the row is null. Null fields are not set.
+        """Return the messages, with null for a null row. Does not set null fields.
 
-        Raises INVALID_VALUE if a value is outside the field's range, no value of the enum, or not UTF-8; if an element of
-        a list or map, or a required field, is null; or if several fields of a oneof are not null.
+        Raises INVALID_VALUE if a value is outside the field's range, no value of the enum, or not UTF-8. Also raises it if
+        an element of a list or map, or a required field, is null, or if several fields of a oneof are not null.
         """
         return encode_rows(column, self._encode, f"the Protobuf message {self._name}")
 
@@ -304,7 +304,7 @@ class ProtobufEncoder:
 
 
 def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
-    """Return a converter from a column of structs to keyword arguments of the message, and add what does not fit."""
+    """Return a converter from a column of structs to keyword arguments of the message. Adds misfits to `problems`."""
     if not pa.types.is_struct(kind):
         problems.append(f"{path or 'the column'} is {spark_name(kind)}, and {descriptor.full_name} needs a struct")
         return _TO_LIST
@@ -325,16 +325,16 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
     ]
     names = [column.name for column in kind]
     oneofs = [
-        (oneof.name, places)
+        (oneof.name, indices)
         for oneof in descriptor.oneofs
-        if len(places := [names.index(field.name) for field in oneof.fields if field.name in names]) > 1
+        if len(indices := [names.index(field.name) for field in oneof.fields if field.name in names]) > 1
     ]
 
     def convert(column: pa.Array) -> list[Any]:
         children = column.flatten()
-        for oneof, places in oneofs:
-            if (np.sum([children[place].is_valid() for place in places], axis=0) > 1).any():
-                members = listing(names[place] for place in places)
+        for oneof, indices in oneofs:
+            if (np.sum([children[index].is_valid() for index in indices], axis=0) > 1).any():
+                members = listing(names[index] for index in indices)
                 raise ValueError(f"{path or 'the row'} has more than one member of the oneof {oneof}: {members}")
         values = [converter(child) for converter, child in zip(converters, children, strict=True)]
         rows = zip(*values, strict=True) if values else repeat((), len(column))

@@ -44,7 +44,7 @@ _NOT_FOUND = frozenset({40401, 40402, 40403, 40406})
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema in a registry. `kind` is AVRO, PROTOBUF or JSON. `references` has texts by name, also of indirect ones."""
+    """A schema in a registry. `kind` is AVRO, PROTOBUF or JSON. `references` has texts by name, including indirect ones."""
 
     text: str
     kind: str
@@ -53,7 +53,7 @@ class StoredSchema:
 
 
 class UnknownSchema(Exception):
-    """The registry has no schema of an id, or lacks a schema to which it refers; the text is the reason."""
+    """The registry has no schema of an id, or lacks a schema to which it refers. The text is the reason."""
 
 
 @lru_cache(_MOST_REGISTRIES)
@@ -63,7 +63,7 @@ def open_registry(options: RegistryOptions) -> Registry:
 
 
 def context_of(subject: str | None) -> str:
-    """Return the context of a qualified subject; empty for the default one.
+    """Return the context of a qualified subject. Empty for the default context.
 
     >>> context_of(":.staging:orders-value"), context_of("orders-value")
     (':.staging:', '')
@@ -75,12 +75,11 @@ def context_of(subject: str | None) -> str:
 class Registry:
     """Requests to a registry. Schemas of ids are cached for ever, and unknown ids for 30 seconds.
 
-    Before an id counts as unknown, it is requested again: this node may not have a schema that a producer has registered
-    at another one a moment ago. This costs a second, at most three times in 30 seconds.
+    Before an id counts as unknown, it is requested again: a producer may have registered the schema at another node of the
+    registry a moment ago. This costs a second, at most three times in 30 seconds.
 
-    Requests are repeated for about 30 seconds while the registry cannot be reached.
-
-    Raises SCHEMA_REGISTRY_UNAVAILABLE after that, and SCHEMA_REGISTRY_REFUSED at once.
+    Requests are repeated for about 30 seconds while the registry cannot be reached. Raises SCHEMA_REGISTRY_UNAVAILABLE
+    after that, and SCHEMA_REGISTRY_REFUSED at once.
     """
 
     def __init__(
@@ -96,26 +95,26 @@ class Registry:
 
     def schema(self, key: int | str, context: str = "") -> StoredSchema:
         """Return the schema of an id in a context such as ``:.staging:``, or of a GUID. Raises UnknownSchema."""
-        place = key, context
-        if (known := self._by_id.get(place)) is not None:
+        cache_key = key, context
+        if (known := self._by_id.get(cache_key)) is not None:
             return known
-        until, reason = self._unknown.get(place, (0.0, ""))
+        until, reason = self._unknown.get(cache_key, (0.0, ""))
         if self._timing.clock() < until:
             raise UnknownSchema(reason)
         try:
-            found = self._by_id[place] = self._requested(key, context)
+            found = self._by_id[cache_key] = self._requested(key, context)
         except UnknownSchema as unknown:
             now = self._timing.clock()
             if len(self._unknown) >= _MANY_UNKNOWN:
-                self._unknown = {place: known for place, known in self._unknown.items() if now < known[0]}
-            self._unknown[place] = now + _UNKNOWN_FOR_S, str(unknown)
+                self._unknown = {cache_key: known for cache_key, known in self._unknown.items() if now < known[0]}
+            self._unknown[cache_key] = now + _UNKNOWN_FOR_S, str(unknown)
             raise
         return found
 
     def _requested(self, key: int | str, context: str) -> StoredSchema:
         named, method = ("id", "get_schema") if isinstance(key, int) else ("GUID", "get_schema_by_guid")
         what = f"schema {named} {key}"
-        # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
+        # Registries without GUIDs answer 404 with another error code. All registries do so for an id beyond 31 bits.
         of_context = (context,) if context and isinstance(key, int) else ()
         is_optional = isinstance(key, str) or key > _MOST_ID
 
@@ -136,7 +135,7 @@ class Registry:
         return request()
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
-        """Return a version of a subject, by default the latest, which is never cached. Raises UNKNOWN_SUBJECT."""
+        """Return a version of a subject, by default the latest version. Never cached. Raises UNKNOWN_SUBJECT."""
         asked = version or "latest"
         what = f"version {asked} of subject {subject}"
         found = self._ask(what, "get_version", subject, asked)
@@ -155,7 +154,7 @@ class Registry:
             ) from unknown
 
     def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
-        """Return the id of a schema under a subject, after registering the schema with `auto`.
+        """Return the id of a schema under a subject. With `auto`, registers the schema first.
 
         Raises UNKNOWN_SUBJECT without `auto`, and SCHEMA_NOT_REGISTERED if the registry does not accept the schema.
         """
@@ -189,9 +188,9 @@ class Registry:
         return found
 
     def _add_references(self, schema: Schema, found: dict[str, str], context: str, referrer: str) -> None:
-        """Add the texts of a schema's references. Their subjects are in the schema's context, unless they name one.
+        """Add the texts of a schema's references. Their subjects are in the schema's context, unless they name a context.
 
-        Raises UnknownSchema if the registry lacks one.
+        Raises UnknownSchema if the registry lacks a referenced schema.
         """
         for reference in schema.references or ():
             if reference.name in found:
@@ -199,7 +198,7 @@ class Registry:
             subject = reference.subject or ""
             subject = subject if context_of(subject) else context + subject
             what = f"version {reference.version} of subject {subject}"
-            # Records may have schemas that refer to versions deleted since.
+            # Schemas of old records may refer to versions that have been deleted.
             answer = self._ask(what, "get_version", subject, reference.version or 0, True)
             if answer is None:
                 raise UnknownSchema(f"the registry has no {what}, to which {referrer} refers")
@@ -207,9 +206,9 @@ class Registry:
             self._add_references(answer.schema, found, context_of(subject), what)
 
     def _ask(self, what: str, method: str, *arguments: object, is_optional: bool = False) -> Any:
-        """Return the answer to a method of Confluent's client; None if the registry does not know what was asked.
+        """Call a method of Confluent's client. Returns None if the registry does not know the schema, subject or version.
 
-        `is_optional` is for requests that some registries do not know.
+        `is_optional` is for requests that some registries do not support.
         """
         library = _library()
         if self._opened is None:
@@ -250,7 +249,7 @@ class Registry:
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 if not _is_of_client(error):
                     raise
-                raise self._no_registry(what, f" ({type(error).__name__})") from error  # it does not check answers
+                raise self._no_registry(what, f" ({type(error).__name__})") from error  # the client does not check answers
             if deadline.left_s < pause_s:
                 raise SCHEMA_REGISTRY_UNAVAILABLE(
                     f"The schema registry {self._place} did not return {what} within {_PATIENCE_S:.0f} s: {reason}; check "
@@ -282,7 +281,7 @@ class Registry:
 
 
 def _library() -> Any:
-    """Return the package of Confluent's client. Raises FORMAT_LIBRARY_MISSING without the extra, for what it imports."""
+    """Return the package of Confluent's client. Raises FORMAT_LIBRARY_MISSING if a package of the extra is missing."""
     try:
         import confluent_kafka.schema_registry.error
     except ImportError as error:
@@ -319,24 +318,24 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
 
 
 def _text(error: BaseException) -> str:
-    """Return the text of an error, without headers: a LocalProtocolError may quote the one with the token."""
+    """Return the text of an error, without headers: a LocalProtocolError may quote the header with the token."""
     name = type(error).__name__
     return name if name == "LocalProtocolError" else str(error) or name
 
 
 def _is_of_client(error: BaseException) -> bool:
-    """False if a call of the client failed in this module: it has no such method, or takes other arguments."""
+    """False if a call failed in this module: the client has no such method, or takes other arguments."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
 def _is_passing(error: BaseException | None) -> bool:
-    """True for an error of a request for a token after which the issuer may answer another one."""
+    """True for an error of a token request after which another request may succeed."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return isinstance(error, _http_errors("HTTPError")) and (status is None or status in (408, 429) or status >= 500)
 
 
 def _http_errors(name: str) -> tuple[type[Exception], ...]:
-    """Return the errors of a name of both libraries that Confluent's client may use, which depends on its version."""
+    """Return the errors of this name from both HTTP libraries: the client's version decides which library it uses."""
     errors = []
     for library in ("httpx", "httpx2"):
         with suppress(ImportError):

@@ -23,20 +23,20 @@ STRINGS = (pa.string(), pa.large_string())
 BINARIES = (pa.binary(), pa.large_binary())
 
 NOT_WANTED = pa.string()
-"""The type of a struct's fields that the frame does not ask for. Only their names matter, for errors."""
+"""The type of fields that the frame does not ask for. Only the names of such fields matter, for errors."""
 
-_NOTHING = pa.struct([])  # wants no part: the frame's type has another form than the schema, which is an error later
+_NOTHING = pa.struct([])  # wants no part: the frame's type and the schema differ in form, which is an error later
 
 
 # --- Walks -------------------------------------------------------------------------------------------------------------
 
 
 class TypeVisitor(ABC, Generic[_Partner, _Result]):
-    """A walk over the type of a column, and next to it over a partner, such as the schema to write the column by.
+    """A walk over the type of a column and in parallel over a partner, such as the schema for writing the column.
 
-    `visit` chooses the method for the form of the type. This method visits the parts, with their partners, and makes its
-    result from theirs. A visitor that treats null or unions alike for all forms extends `visit` itself. The path names a
-    part in errors; it is empty for the column.
+    `visit` chooses the method for the form of the type. This method visits the parts, with their partners, and combines
+    their results. A visitor that treats null or unions alike for all forms extends `visit` itself. The path names a part in
+    errors. It is empty for the column.
     """
 
     def visit(self, type: pa.DataType, partner: _Partner, path: str = "") -> _Result:
@@ -67,17 +67,17 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def array_of(element: pa.DataType) -> pa.DataType:
-    """Return the type of an array, whose elements may be null."""
+    """Return the type of an array with elements that may be null."""
     return pa.list_(pa.field("element", element))
 
 
 def inner_path(path: str, name: str) -> str:
-    """Return the path of a field, an element or a value inside a path, which may be empty."""
+    """Return the path of a field, an element or a value inside an outer path, which may be empty."""
     return f"{path}.{name}" if path else name
 
 
 def nullable_type(type: pa.DataType, scalar: Callable[[pa.DataType], pa.DataType] = lambda type: type) -> pa.DataType:
-    """Return the type with parts that may all be null, except keys of maps. `scalar` replaces the types without parts."""
+    """Return the type with all parts nullable, except keys of maps. `scalar` replaces the types without parts."""
     if pa.types.is_struct(type):
         return pa.struct([(field.name, nullable_type(field.type, scalar)) for field in type])
     if pa.types.is_list(type):
@@ -88,7 +88,7 @@ def nullable_type(type: pa.DataType, scalar: Callable[[pa.DataType], pa.DataType
 
 
 def depth(type: pa.DataType) -> int:
-    """Return the number of a type's levels in Arrow, where an array is a level, and a map two.
+    """Return the number of a type's levels in Arrow. An array adds one level, and a map two.
 
     >>> depth(pa.int32()), depth(pa.list_(pa.int32())), depth(pa.map_(pa.string(), pa.int32()))
     (1, 2, 3)
@@ -100,7 +100,7 @@ def depth(type: pa.DataType) -> int:
 
 
 class TypeLimits:
-    """Limits on the type that is built of a schema: it can be exponentially larger than the schema's text.
+    """Limits on the type that is built from a schema: it can be exponentially larger than the schema's text.
 
     If a frame declares the wanted type, only the fields of that type are built and counted.
     """
@@ -118,12 +118,12 @@ class TypeLimits:
         return self._wanted is None
 
     def wants(self, name: str) -> bool:
-        """True if the field of the struct at this level is built; otherwise it is `NOT_WANTED`."""
+        """True if the field of the struct at this level is built. Otherwise the field is `NOT_WANTED`."""
         return self._wanted is None or (pa.types.is_struct(self._wanted) and bool(self._wanted.get_all_field_indices(name)))
 
     @contextmanager
     def level(self, *path: str, is_whole: bool = False) -> Iterator[None]:
-        """Count a part, whose type is built in the ``with`` block.
+        """Count a part of the type, and build its type in the ``with`` block.
 
         The path leads to the part by names of fields, "element" and "value". Without a path, the part has the type of this
         level. With `is_whole`, everything in the part is built.
@@ -151,12 +151,12 @@ def require_depth(type: pa.DataType) -> pa.DataType:
 
 
 def _part(type: pa.DataType | None, name: str) -> pa.DataType | None:
-    """Return the type of a field, an element or a value; `_NOTHING` if the type has no part of the name."""
+    """Return the type of a field, an element or a value. `_NOTHING` if the type has no part of the name."""
     if type is None:
         return None
     if pa.types.is_struct(type):
-        places = type.get_all_field_indices(name)
-        return type[places[0]].type if places else _NOTHING
+        indices = type.get_all_field_indices(name)
+        return type[indices[0]].type if indices else _NOTHING
     if pa.types.is_list(type):
         return type.value_type if name == "element" else _NOTHING
     return type.item_type if pa.types.is_map(type) and name == "value" else _NOTHING
