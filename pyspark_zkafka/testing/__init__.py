@@ -1,9 +1,9 @@
 """Real brokers on this machine, with ZooKeeper or in KRaft mode, for tests and experiments (public).
 
-`LocalCluster` starts a cluster, `attach` uses the cluster of `zkafka cluster up`, and all tests of a session share the
-pytest fixture `zkafka_cluster`. `LocalSchemaRegistry` is a schema registry, with the fixture
-`zkafka_schema_registry`. `MockCluster` has librdkafka's mock brokers, without Java, with the fixture
-`zkafka_mock_cluster`. `OldConsumer` is Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
+`LocalCluster` starts a cluster. `attach` uses the cluster of `zkafka cluster up`. All tests of a session share the pytest
+fixture `zkafka_cluster`. `LocalSchemaRegistry`, with the fixture `zkafka_schema_registry`, is a schema registry.
+`MockCluster`, with the fixture `zkafka_mock_cluster`, has librdkafka's mock brokers and needs no Java. `OldConsumer` is
+Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations

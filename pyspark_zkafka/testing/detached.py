@@ -1,9 +1,9 @@
-"""A local cluster that outlives the command that started it, and that other processes attach to.
+"""A local cluster that outlives the command that started it, and to which other processes attach.
 
-A daemon owns the cluster, and holds a lock while it lives. A JSON file next to the lock has the cluster's state, which is
-valid only while the lock is held. This module, run as a program, starts the daemon. Its arguments are a name, the options
-of `LocalCluster` as JSON, and optionally the process id of an owner. The daemon closes standard output when the cluster is
-ready or has failed.
+A daemon owns the cluster, and holds a lock while it lives. A JSON file next to the lock has the cluster's state. The state
+is valid only while the lock is held. This module, run as a program, starts the daemon. Its arguments are a name, the
+options of `LocalCluster` as JSON, and optionally the process id of an owner. The daemon closes standard output when the
+cluster is ready or has failed.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class DetachedCluster:
 
 
 def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> DetachedCluster:
-    """Start a cluster that runs until `bring_down`; blocks until its jars are fetched and it is ready.
+    """Start a cluster that runs until `bring_down`. Blocks until its jars are fetched and it is ready.
 
     `options` are arguments of `LocalCluster`, as JSON values. If `owner` is a process id, the cluster and all its files are
-    removed within seconds after the end of that process. Raises `CLUSTER_ALREADY_UP`, and `CLUSTER_NOT_UP` with the error
+    removed within seconds after the end of that process. Raises `CLUSTER_ALREADY_UP`, or `CLUSTER_NOT_UP` with the error
     of the start.
     """
     if _state(name) is not None:
@@ -83,7 +83,7 @@ def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> De
 
 
 def share(name: str, options: dict[str, Any], owner: int) -> LocalCluster:
-    """Attach to the owner's cluster of this name; start it if no other process has."""
+    """Attach to the owner's cluster of this name. If no process has started it, start it."""
     _folder().mkdir(parents=True, exist_ok=True)
     with _file(name, "start").open("a") as starting:
         fcntl.flock(starting, fcntl.LOCK_EX)
@@ -113,7 +113,7 @@ def attach(name: str = "default") -> LocalCluster:
 
 
 def bring_down(name: str) -> None:
-    """End a cluster; returns when its daemon, servers and data are gone.
+    """End a cluster. Returns when its daemon, servers and data are gone.
 
     Raises `NO_CLUSTER_UP`, and `CLUSTER_NOT_DOWN` after 60 s.
     """
@@ -151,7 +151,7 @@ def _live(name: str, options: dict[str, Any], owner: int) -> None:
     except ZKafkaError as error:
         os.write(1, str(error).encode())  # to the caller, or to the log if the cluster was ready
         sys.exit(1)
-    if owner:  # nobody else uses the name
+    if owner:  # no other process uses the name
         for kind in ("log", "lock", "start"):
             _file(name, kind).unlink(missing_ok=True)
 
@@ -168,7 +168,7 @@ def _run(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
     from pyspark_zkafka.testing.local_cluster import LocalCluster  # lazy, because `status` and `down` need no Kafka client
 
     with _exclusively(name):
-        _file(name, "json").unlink(missing_ok=True)  # of a daemon that was killed
+        _file(name, "json").unlink(missing_ok=True)  # left by a daemon that was killed
         try:
             with LocalCluster(**options) as cluster:
                 partial = _file(name, "partial")
@@ -178,7 +178,7 @@ def _run(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
                 os.dup2(2, 1)  # the caller waits for the end of standard output
                 while not ended():
                     cluster.pid(0)  # raises if the supervisor was killed
-        finally:  # only after the servers are gone, because `bring_down` waits for this
+        finally:  # only now that the servers are gone, because `bring_down` waits for the removal
             _file(name, "json").unlink(missing_ok=True)
 
 
@@ -218,7 +218,7 @@ def _running(name: str) -> DetachedCluster:
 
 
 def _state(name: str) -> DetachedCluster | None:
-    """Read a cluster's state; None if its daemon does not run."""
+    """Read a cluster's state. None if its daemon does not run."""
     try:
         with _file(name, "lock").open("r") as lock:
             if try_lock(lock, fcntl.LOCK_SH):

@@ -35,7 +35,7 @@ _FETCHED = re.compile(r"\s*\[SUCCESSFUL \]")
 
 
 def find_java() -> Path:
-    """Return the `java` of JAVA_HOME, else the first one on PATH; runs ``java -version``, which takes about 50 ms.
+    """Return the `java` of JAVA_HOME, else the first on PATH. Runs ``java -version``, which takes about 50 ms.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def find_java() -> Path:
 
 
 def java_major(version_text: str) -> int | None:
-    """Find the major version in the output of ``java -version``; None if there is none.
+    """Find the major version in the output of ``java -version``. None without a version.
 
     >>> java_major('openjdk version "17.0.15" 2025-04-15')
     17
@@ -85,10 +85,10 @@ def _no_java(found: str, advice: str) -> LocalClusterError:
 
 
 def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str, str]:
-    """Prepare a single-file program that uses Kafka's jars; return its classpath, and the class or source file to run.
+    """Prepare a single-file program that uses Kafka's jars. Returns its classpath, and the class or source file to run.
 
-    Compiles each source once for each version of Kafka, into the cache folder, with Eclipse's compiler if Java is a JRE.
-    Raises `NOT_COMPILED`, with the compiler's output, and the errors of `fetch_jars`.
+    Compiles a source once per version of Kafka, into the cache folder, with Eclipse's compiler if Java is a JRE. Raises
+    `NOT_COMPILED`, with the compiler's output, and the errors of `fetch_jars`.
     """
     jars = kafka_classpath(kafka_version)
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
@@ -112,24 +112,24 @@ def _compile(java: Path, jars: str, source: Path, into: Path) -> None:
 
 
 def class_archive(java: Path, main: str, classpath: str) -> Path:
-    """Return the place of the archive of a program's classes, for one Java and these jars. It may not exist."""
+    """Return the path of the archive of a program's classes, for one Java and these jars. The file may not exist."""
     jars = [(jar, Path(jar).stat().st_mtime_ns) for jar in classpath.split(":")]
     digest = hashlib.sha256(repr((java.resolve(), java.stat().st_mtime_ns, jars)).encode()).hexdigest()[:12]
     return cache_folder() / "archives" / f"{main}-{digest}.jsa"
 
 
 def sharing_classes(archive: Path) -> list[str]:
-    """Return the options of a JVM that shares the archive, which halves the CPU time of its start; none without it."""
+    """Return the options of a JVM to share the archive: this halves the CPU time of its start. Empty without an archive."""
     is_usable = archive.is_file() and archive.stat().st_size > 0
     return [_QUIET, f"-XX:SharedArchiveFile={archive}"] if is_usable else []
 
 
 @contextmanager
 def archiving_classes(archive: Path) -> Iterator[list[str]]:
-    """Yield the options of a JVM that shares the archive. If there is none, the JVM makes it at its end, in a second.
+    """Yield the options of a JVM to share the archive. If the archive is missing, the JVM makes it at its end, in a second.
 
-    The ``with`` block contains the whole run. It stores an empty archive if the JVM makes none, and nothing after an
-    error. There are no options if the cache is read-only.
+    The ``with`` block must contain the whole run. If the JVM makes no archive, stores an empty archive. After an error,
+    stores nothing. If the cache is read-only, yields no options.
     """
     if archive.is_file():
         yield sharing_classes(archive)
@@ -163,7 +163,7 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
-    """Fetch the jars of one or more Maven coordinates, ``group:artifact:version``; sorted by name.
+    """Fetch the jars of one or more Maven coordinates, ``group:artifact:version``. Returns them sorted by name.
 
     The coordinates are resolved together, with one version of each artifact. Their dependencies are included unless
     `transitive` is false.
@@ -175,7 +175,7 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
 
     Notes
     -----
-    The first call for a set needs the network, and blocks until Ivy has the jars; later calls only list a folder.
+    The first call for a set needs the network, and blocks until Ivy has the jars. Later calls only list a folder.
     Concurrent calls wait for each other. Ivy's settings come from the file named by ``ZKAFKA_IVY_SETTINGS``, else from
     ``~/.ivy2/ivysettings.xml``, else from Ivy itself (Maven Central).
 
@@ -196,7 +196,7 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
 
 
 def fetch_archive(coordinates: str) -> Path:
-    """Fetch a zip file, ``group:artifact:version:zip:classifier``, as `fetch_jars` does; returns the unpacked folder."""
+    """Fetch a zip file, ``group:artifact:version:zip:classifier``, like `fetch_jars`. Returns the unpacked folder."""
     return _fetched([coordinates], transitive=False)
 
 
@@ -208,7 +208,7 @@ def _fetched(requested: list[str], transitive: bool) -> Path:
 
 
 def _made(folder: Path, fill: Callable[[Path, int], None]) -> Path:
-    """Return a folder of the cache. `fill` fills it once; its second argument is the descriptor that holds the lock."""
+    """Return a folder of the cache. `fill` fills it once. Its second argument is the descriptor that holds the lock."""
     if folder.is_dir():
         return folder
     cache = folder.parent
@@ -238,7 +238,7 @@ def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) ->
     command = [str(find_java()), "-jar", str(_ivy_jar()), *_settings(), "-cache", str(cache_folder() / "ivy")]
     command += ["-ivy", str(asked), "-confs", "default", "-retrieve", str(into / _PATTERN)]
     title = "Fetching " + ", ".join(c.partition(":")[2] for c in coordinates)
-    # Ivy inherits the lock: if this process is killed, nobody else fetches before Ivy has ended.
+    # Ivy inherits the lock: if this process is killed, no other process fetches before Ivy has ended.
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", cwd=work, pass_fds=[lock],
@@ -258,7 +258,7 @@ def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) ->
 
 
 def progress_bar(console: Console) -> Progress:
-    """Make a bar that counts jars; hidden if the console is not a terminal."""
+    """Make a bar that counts jars. It is hidden if the console is not a terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jars"), TimeElapsedColumn()
     return Progress(*columns, console=console, disable=not console.is_terminal)
 

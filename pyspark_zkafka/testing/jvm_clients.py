@@ -1,7 +1,7 @@
-"""Programs of Kafka's JVM: the old high-level consumer, which ZooKeeper coordinates, and command-line tools as functions.
+"""Kafka's JVM programs: the old high-level consumer, which ZooKeeper coordinates, and command-line tools as functions.
 
-Tools for groups are Kafka 1.1.1's, the last version with the old consumer. They reach brokers and groups of any version
-through ZooKeeper, and take 1 to 2 s each.
+Tools for groups come from Kafka 1.1.1, the last version with the old consumer. They reach brokers and groups of any version
+through ZooKeeper. A call takes 1 to 2 s.
 
 References
 ----------
@@ -55,7 +55,7 @@ _LOG_TAIL_LINES = 20
 
 _OLD_TOOLS = "1.1.1"
 _GROUP_TOOL = "kafka.admin.ConsumerGroupCommand"
-_TOOLS_PACKAGE = "org.apache.kafka.tools."  # these tools are in a jar of their own
+_TOOLS_PACKAGE = "org.apache.kafka.tools."  # these tools are in a separate jar
 _TOOL_HEAP_MB = 128
 _TOOL_LOG4J = Path(__file__).with_name("tools-log4j.properties")
 _VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
@@ -75,7 +75,7 @@ class OldRecord:
 class OldConsumer:
     """A group member in a JVM process: the high-level consumer of Kafka 1.1.1 or 0.8.2.2.
 
-    It consumes records continuously, and ends with the process that started it. Start and end it in one thread; `records`,
+    It consumes records continuously, and ends with the process that started it. Start and end it in one thread. `records`,
     `failures` and `commit` are thread-safe.
 
     Parameters
@@ -105,9 +105,9 @@ class OldConsumer:
 
     Notes
     -----
-    The program is compiled once for each version; a start takes about 1 s. If the streams cannot be created, because a
+    The program is compiled once for each version. A start takes about 1 s. If the streams cannot be created, because a
     rebalance failed or the id is taken, the process retries until it succeeds. If a later rebalance fails, the member has
-    no partitions until the next one, as in Kafka.
+    no partitions until the next rebalance, as in Kafka.
 
     The consumed offset advances microseconds before a record is reported. If the timer commits and SIGKILL arrives in
     between, the record is lost. A record that `commit` or `stop` covers is in `records`.
@@ -179,7 +179,7 @@ class OldConsumer:
         return self
 
     def wait_ready(self, timeout_s: float = 60) -> None:
-        """Wait until the first rebalance has succeeded; raises the errors of `start`, but leaves the process running."""
+        """Wait until the first rebalance has succeeded. Raises the errors of `start`, but leaves the process running."""
 
         def ready() -> bool:
             is_ready = bool(self._events.others("ready"))
@@ -191,10 +191,10 @@ class OldConsumer:
             raise CONSUMER_NOT_READY(f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
 
     def stop(self) -> None:
-        """Shut down (SIGTERM), even if paused; returns when the process has ended.
+        """Shut the consumer down (SIGTERM), even if it is paused. Returns when the process has ended.
 
-        The member commits, unless auto-commit is off, and deletes its znodes. Does nothing if it does not run. Raises
-        `CONSUMER_DID_NOT_END` after 30 s.
+        The member commits, unless auto-commit is off, and deletes its znodes. Does nothing if the consumer does not run.
+        Raises `CONSUMER_DID_NOT_END` after 30 s.
         """
         if not self._end(signal.SIGTERM, _STOP_TIMEOUT_S):
             raise CONSUMER_DID_NOT_END(
@@ -204,7 +204,7 @@ class OldConsumer:
         self._reap()
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL); its znodes remain until its session expires."""
+        """Kill the process (SIGKILL). Its znodes remain until its session expires."""
         self._end(signal.SIGKILL, _STOP_TIMEOUT_S)
         self._reap()
 
@@ -225,7 +225,7 @@ class OldConsumer:
 
     @property
     def records(self) -> list[OldRecord]:
-        """The records since the last start, in each stream's order; kept after the process has ended."""
+        """The records since the last start. Each stream's records are in order. They remain after the process has ended."""
         return self._events.records()
 
     @property
@@ -234,7 +234,7 @@ class OldConsumer:
         return [event["message"] for event in self._events.others("failed")]
 
     def commit(self, timeout_s: float = 30) -> None:
-        """Commit the records so far, and wait for the answer.
+        """Commit the records consumed so far, and wait for the answer.
 
         Raises `NOT_COMMITTED`, after `timeout_s` or with the consumer's reason, and `CONSUMER_NOT_RUNNING`.
         """
@@ -257,12 +257,12 @@ class OldConsumer:
 
     @property
     def pid(self) -> int | None:
-        """The process id; None if the consumer does not run."""
+        """The process id. None if the consumer does not run."""
         return None if self._processes is None else self._processes.pid(_CONSUMER)
 
     @property
     def log(self) -> str:
-        """The process's log; kept after the process has ended."""
+        """The log of the process. It remains after the process has ended."""
         processes = self._processes
         return self._log if processes is None else processes.log(_CONSUMER).read_text(encoding="utf-8", errors="replace")
 
@@ -280,7 +280,7 @@ class OldConsumer:
         processes.open()
         commands, events = processes.folder / _COMMANDS, processes.folder / _EVENTS
         os.mkfifo(commands)
-        # Also open for reading: no opening blocks, and the consumer sees no end of file while this process lives.
+        # Opened for reading as well: no open call blocks, and the consumer sees no end of file while this process lives.
         self._commands = os.open(commands, os.O_RDWR)
         for file in (events, processes.log(_CONSUMER)):
             file.touch()
@@ -303,11 +303,11 @@ class OldConsumer:
             self._require_running()
 
     def _end(self, number: signal.Signals, timeout_s: float) -> bool:
-        """End the process with a signal; False after the timeout."""
+        """End the process with a signal. Returns False after the timeout."""
         return self._processes is None or self._processes.end(_CONSUMER, number, timeout_s)
 
     def _reap(self) -> None:
-        """Release the process and its folder; keep the events and the log."""
+        """Release the process and its folder. Keeps the events and the log."""
         if self._processes is None:
             return
         processes, self._log, self._processes = self._processes, self.log, None
@@ -317,7 +317,7 @@ class OldConsumer:
 
 
 class ConsumerEvents:
-    """The events of one process so far; thread-safe."""
+    """The events of one process so far. Thread-safe."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._read = file, 0
@@ -388,7 +388,7 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
 
 
 def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
-    """True if a thread of a registered consumer owns each partition that the group subscribes to.
+    """True if each partition of the group's subscriptions is owned by a thread of a registered consumer.
 
     Also true for unknown groups and for groups without members. The tool does not check which member owns a partition.
     """
@@ -407,7 +407,7 @@ def list_groups(zookeeper_connect: str) -> list[str]:
 
 
 def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
-    """Return the tool's rows of a group's partitions and idle members, in no order; each maps column names to texts.
+    """Return the tool's rows of a group's partitions and idle members, in no order. A row maps column names to texts.
 
     The columns are ``TOPIC``, ``PARTITION``, ``CURRENT-OFFSET``, ``LOG-END-OFFSET``, ``LAG`` and ``CONSUMER-ID``. Unknown
     values are ``-``. Raises `TOOL_FAILED` if there is no such group.
@@ -421,9 +421,9 @@ def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
 
 
 def export_offsets(zookeeper_connect: str, group: str, path: str | os.PathLike[str]) -> dict[TopicPartition, int]:
-    """Export the committed offsets of a group in ZooKeeper to the file `path`, which is overwritten, and return them.
+    """Export the committed offsets of a group in ZooKeeper to the file `path`, and return them. Overwrites the file.
 
-    The lines are ``/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET``, in no order. kafka.tools.ImportZkOffsets imports
+    The lines are ``/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET``, in no order. kafka.tools.ImportZkOffsets can import
     the file.
     """
     main, file = "kafka.tools.ExportZkOffsets", os.fspath(path)
@@ -441,6 +441,6 @@ def _unexpected(main: str, output: str) -> LocalClusterError:
 
 
 def _outputs(*outputs: str | bytes | None) -> str:
-    """Join both outputs, which are bytes after a timeout."""
+    """Join both outputs of a tool. After a timeout, they are bytes."""
     texts = [o.decode(errors="replace") if isinstance(o, bytes) else o or "" for o in outputs]
     return "its output is\n" + ("\n".join(t.strip() for t in texts if t.strip()) or "(nothing)")

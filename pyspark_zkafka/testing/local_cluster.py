@@ -25,13 +25,13 @@ from pyspark_zkafka.testing.topics import AdminTopics, Record, ZnodeTopics, prod
 class LocalCluster(ClusterServers):
     """Brokers on 127.0.0.1, with one ZooKeeper or KRaft controllers, and with their own ports and data folder.
 
-    Everything is ready when `start` returns, and gone when `close` returns or this process dies. Several clusters can run
-    at the same time.
+    All servers are ready when `start` returns, and gone when `close` returns or this process dies. Several clusters can
+    run at the same time.
 
     Parameters
     ----------
     brokers : int
-        The number of brokers; their ids start at 0.
+        The number of brokers. Their ids start at 0.
     kafka_version : str
         ``4.3.1``, ``3.9.1``, ``1.1.1``, ``0.11.0.3``, ``0.10.2.2``, ``0.10.0.1``, ``0.9.0.1`` and ``0.8.2.2`` are tested.
         ZooKeeper always comes from Kafka 3.9.1. Kafka 4 has no ZooKeeper.
@@ -44,7 +44,7 @@ class LocalCluster(ClusterServers):
         Overrides of each broker's configuration. Values may contain ``{id}``, ``{host}``, ``{port}``, ``{data}`` (the
         broker's folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see `port`).
     controller_config, zookeeper_config : mapping, optional
-        The same for separate controllers and for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
+        Overrides for separate controllers and for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
     racks : sequence of str, optional
         Each broker's rack.
     listeners : mapping, optional
@@ -53,7 +53,7 @@ class LocalCluster(ClusterServers):
     client_config : mapping, optional
         librdkafka's configuration for this class's own clients, if `broker_config` removes the plain-text listener.
     broker_heap_mb, zookeeper_heap_mb : int
-        The largest heap of each process, in MiB; controllers have the heap of a broker.
+        The largest heap of each process, in MiB. Controllers have the heap of a broker.
     broker_jvm_options, zookeeper_jvm_options : sequence of str
         Further options of the JVMs, e.g. ``-Djava.security.auth.login.config=...``.
     startup_timeout_s : float
@@ -63,8 +63,8 @@ class LocalCluster(ClusterServers):
     -----
     Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). A server is the id of a broker or
     controller, or ``"zookeeper"``. Errors are `LocalClusterError`. Leaders move only when a test moves them
-    (``auto.leader.rebalance.enable`` is off), and topics are not created automatically. The JVMs use only the compiler C1,
-    to start faster; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` enables C2.
+    (``auto.leader.rebalance.enable`` is off), and topics are not created automatically. To start faster, the JVMs use only
+    the compiler C1. Set ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` to enable C2.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class LocalCluster(ClusterServers):
         return f"LocalCluster(brokers={self.brokers}, kafka_version={self.kafka_version!r})"
 
     def start(self) -> LocalCluster:
-        """Start all servers, and return this cluster when every broker knows all others; takes 3 to 6 s.
+        """Start all servers, and return this cluster when every broker knows all other brokers. Takes 3 to 6 s.
 
         The first start of a version takes some 10 s more: it archives the servers' classes in the cache folder. Does
         nothing if the servers run. If the start fails, nothing remains.
@@ -97,7 +97,7 @@ class LocalCluster(ClusterServers):
         return self
 
     def close(self) -> None:
-        """End all servers and remove their data; does nothing without servers, and in a forked child."""
+        """End all servers and remove their data. Does nothing without servers, and in a forked child."""
         self._processes.close()
         self._running.clear()
 
@@ -108,16 +108,16 @@ class LocalCluster(ClusterServers):
         self.close()
 
     def stop(self, server: Server) -> None:
-        """Shut a server down (SIGTERM); returns when it has ended, and a broker is no longer registered.
+        """Shut a server down (SIGTERM). Returns when the server has ended, and a broker is no longer registered.
 
-        In KRaft mode, a broker can shut down only while a majority of the controllers run; `kill` works without.
+        In KRaft mode, a broker can shut down only while a majority of the controllers run. `kill` works without them.
         """
         self._end(server, signal.SIGTERM)
         if server in self.broker_ids:
             self._wait_until_unregistered(int(server), self._deadline())
 
     def kill(self, server: Server) -> None:
-        """Kill a server (SIGKILL); returns when its process has ended. A broker's session expires later."""
+        """Kill a server (SIGKILL). Returns when its process has ended. A broker's session expires later."""
         self._end(server, signal.SIGKILL)
 
     def pause(self, server: Server) -> None:
@@ -126,15 +126,15 @@ class LocalCluster(ClusterServers):
         self._running.discard(server)
 
     def resume(self, server: Server) -> None:
-        """Continue a paused server (SIGCONT); `wait_ready` waits until a broker is back in the cluster."""
+        """Continue a paused server (SIGCONT). Call `wait_ready` to wait until a broker is back in the cluster."""
         self._signal(server, signal.SIGCONT)
         self._running.add(server)
 
     def restart(self, *servers: Server) -> None:
-        """Stop the servers that run, start all of them with their ports and data, and return when they are ready.
+        """Restart servers with their ports and data. Starts them if they do not run. Returns when they are ready.
 
         Waits until a killed broker's old session expires, 6 s by default. In KRaft mode, a majority of the controllers
-        must run afterwards: pass all the servers needed for that in one call.
+        must run afterwards: pass all the servers needed for this majority in one call.
         """
         # Brokers need ZooKeeper, or the controllers, to stop and to start.
         for server in sorted(servers, key=lambda server: server not in self.broker_ids):
@@ -142,7 +142,7 @@ class LocalCluster(ClusterServers):
                 self.stop(server)
         deadline = self._deadline()
         for server in sorted(servers, key=lambda server: server in self.broker_ids):
-            if not self.is_kraft and server in self.broker_ids:  # KRaft's brokers wait themselves
+            if not self.is_kraft and server in self.broker_ids:  # in KRaft mode, brokers wait by themselves
                 self._wait_until_unregistered(int(server), deadline)
             self._launch(server)
             if server == ZOOKEEPER:
@@ -150,11 +150,11 @@ class LocalCluster(ClusterServers):
         self._wait_ready(deadline)
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
-        """Wait until all servers are ready, except stopped, killed and paused ones."""
+        """Wait until all servers are ready, except for stopped, killed and paused servers."""
         self._wait_ready(self._deadline() if timeout_s is None else Wait(timeout_s))
 
     def expire_session(self, session_id: int, password: bytes) -> None:
-        """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
+        """Expire the ZooKeeper session of another client. A kazoo client has both arguments in its ``client_id``."""
         resume = zookeeper_protocol.Connect(0, 0, 10_000, session_id, password, False).serialize()
         close = zookeeper_protocol.int_int_struct.pack(1, zookeeper_protocol.Close.type)
         # Both at once over one connection: a client that only resumes the session loses it to its owner, which reconnects.
@@ -171,9 +171,9 @@ class LocalCluster(ClusterServers):
         config: Mapping[str, str] | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic; returns when every running broker knows a leader of every partition.
+        """Create a topic. Returns when every running broker knows a leader of every partition.
 
-        Replicas are assigned to the running brokers in turn. `assignment` replaces `partitions` and `replication`: it has
+        Replicas are assigned to the running brokers in turn. `assignment` replaces `partitions` and `replication`: it lists
         each partition's replicas, the preferred leader first.
         """
         with self._topics() as topics:
@@ -182,7 +182,7 @@ class LocalCluster(ClusterServers):
         self._wait_for_leaders(name, len(replicas))
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Add partitions, to a total of `total`; returns when every running broker knows a leader of each."""
+        """Add partitions, to a total of `total`. Returns when every running broker knows a leader of each partition."""
         present = self.assignment(name)
         if total <= len(present):
             raise BAD_CLUSTER(f"{name} has {len(present)} partitions, and {total} are not more; give a larger total")
@@ -193,7 +193,7 @@ class LocalCluster(ClusterServers):
         self._wait_for_leaders(name, total)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when it is gone from every running broker's metadata, and from ZooKeeper."""
+        """Delete a topic. Returns when it is gone from every running broker's metadata, and from ZooKeeper."""
         with self._topics() as topics:
             topics.delete(name)
         with self._metadata() as watch:
@@ -245,7 +245,7 @@ class LocalCluster(ClusterServers):
             settle(lambda: state.all_in_sync(topic, assignment), lack, timeout_s)
 
     def elect_preferred_leaders(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Elect each partition's first replica when all are in sync; returns when all running brokers know."""
+        """Elect each partition's first replica when all replicas are in sync. Returns when all running brokers know."""
         self.wait_in_sync(topic, timeout_s)
         preferred = {p: replicas[0] for p, replicas in self.assignment(topic).items()}
         with self._topic_state() as state:
@@ -255,7 +255,7 @@ class LocalCluster(ClusterServers):
             watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)
 
     def _archive_classes(self) -> None:
-        """Archive the servers' classes once for each Java and version of Kafka: start and end a cluster of one broker."""
+        """Archive the servers' classes once for each Java and version of Kafka, by running a cluster of one broker."""
         servers: list[Server] = [0] if self.is_kraft else [ZOOKEEPER, 0]
         archives = {server: self._archive(server) for server in servers}
         own = (*self.broker_jvm_options, *self.zookeeper_jvm_options)
@@ -295,7 +295,7 @@ class LocalCluster(ClusterServers):
     @contextmanager
     def _open_topics(self, *, through_brokers: bool) -> Iterator[AdminTopics | ZnodeTopics]:
         if through_brokers:
-            # Closes the client on this thread. On the client's own thread, the garbage collector would abort the process.
+            # Close the client on this thread: closed by the garbage collector on its own thread, it aborts the process.
             with AdminClient(self._client_settings()) as admin:
                 yield AdminTopics(admin)
         else:

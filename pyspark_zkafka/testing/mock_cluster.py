@@ -1,4 +1,4 @@
-"""A cluster in this process, without Java: librdkafka's mock brokers, on real ports of loopback."""
+"""A cluster in this process, without Java: librdkafka's mock brokers, on real ports of the loopback interface."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 class MockCluster:
     """Mock brokers in this process, which other processes of this machine can reach. They start within milliseconds.
 
-    Reads, streams and writes work, by both transports. Missing are ZooKeeper, starts by timestamp, consumer groups (a query
-    with `group.id` waits), exactly-once writes, the configuration of topics and brokers, the creation and deletion of
-    topics by clients, TLS and logins. A topic that a client asks for is created with four partitions. Records stay in
-    memory; the brokers drop the oldest of many.
+    Reads, streams and writes work, by both transports. These features are missing: ZooKeeper, starts by timestamp, consumer
+    groups (a query with `group.id` waits), exactly-once writes, the configuration of topics and brokers, the creation and
+    deletion of topics by clients, TLS and logins. If a client asks for a missing topic, the brokers create it with four
+    partitions. Records stay in memory. If there are many, the brokers drop the oldest records.
 
     Raises
     ------
@@ -86,7 +86,7 @@ class MockCluster:
         """Create an empty topic. Raises ``REFUSED_BY_CLUSTER``, for example because it exists."""
         cluster = self._running()
         refused = f"The mock cluster refused to create topic {topic!r}"
-        # librdkafka checks neither, and ends the process for a negative number.
+        # librdkafka checks neither the name nor the numbers, and ends the process for a negative number.
         if not is_topic_name(topic):
             raise REFUSED_BY_CLUSTER(f"{refused}: {RULE}; correct the name")
         if partitions < 1 or replication < 1:

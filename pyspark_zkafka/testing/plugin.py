@@ -1,4 +1,4 @@
-"""The pytest plugin: a cluster, mock brokers and a schema registry, each started when a test requests it.
+"""The pytest plugin: a cluster, mock brokers and a schema registry. They start when a test requests them.
 
 Importing it must stay cheap, because every pytest run loads it where this package is installed.
 """
@@ -37,7 +37,7 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     options = {
         "kafka_version": request.config.getoption("--zkafka-kafka-version"),
         "brokers": request.config.getoption("--zkafka-brokers"),
-        # 6 s are too short on a busy machine.
+        # The default of 6 s is too short on a busy machine.
         "broker_config": {"zookeeper.session.timeout.ms": "18000"},
     }
     if name := request.config.getoption("--zkafka-cluster"):
@@ -61,7 +61,7 @@ def zkafka_schema_registry() -> Iterator[LocalSchemaRegistry]:
 
 @pytest.fixture
 def zkafka_mock_cluster() -> Iterator[MockCluster]:
-    """Three mock brokers in this process, without Java and without ZooKeeper, new for each test."""
+    """Three mock brokers in this process, without Java and without ZooKeeper. Each test gets new brokers."""
     from pyspark_zkafka.testing.mock_cluster import MockCluster
 
     with MockCluster(brokers=3) as cluster:

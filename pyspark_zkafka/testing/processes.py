@@ -61,11 +61,11 @@ class Wait:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the end of the wait; 0 after it."""
+        """Seconds until the end of the wait. 0 after the end."""
         return max(0.0, self._end - self._clock())
 
     def until(self, probe: Callable[[], _Found]) -> _Found | None:
-        """Return the first result of `probe` that is true, or None after the timeout; calls `probe` at least once."""
+        """Return the first result of `probe` that is true, or None after the timeout. Calls `probe` at least once."""
         while True:
             if found := probe():
                 return found
@@ -75,7 +75,7 @@ class Wait:
 
 
 def settle(done: Callable[[], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-    """Return when `done` is true; raises `NOT_SETTLED` after the timeout."""
+    """Wait until `done` is true. Raises `NOT_SETTLED` after the timeout."""
     if not Wait(timeout_s).until(done):
         raise unsettled(lack)
 
@@ -86,14 +86,14 @@ def unsettled(lack: str) -> LocalClusterError:
 
 
 class PortReservations:
-    """Ports that are reserved among all local clusters of the user, each by a locked file; they end with the process."""
+    """Ports that are reserved among all local clusters of the user, each by a locked file, until the process ends."""
 
     def __init__(self, chooser: random.Random | None = None) -> None:
         self._held: list[TextIO] = []
         self._chooser = chooser or random.SystemRandom()
 
     def take(self) -> int:
-        """Reserve a free port until `close`; raises `NO_FREE_PORT`."""
+        """Reserve a free port until `close`. Raises `NO_FREE_PORT`."""
         for _ in range(_TRIES):
             port = self._chooser.randrange(_FIRST_PORT, _LAST_PORT)
             reserved = _reserve(port)
@@ -122,7 +122,7 @@ def _reserve(port: int) -> TextIO | None:
 
 
 def try_lock(file: TextIO, kind: int) -> bool:
-    """Lock a file, by `fcntl.LOCK_EX` or `LOCK_SH`; False if another process has locked it."""
+    """Lock a file, by `fcntl.LOCK_EX` or `LOCK_SH`. Returns False if another process has locked it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -132,7 +132,7 @@ def try_lock(file: TextIO, kind: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's server sockets
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like Java's server sockets
         try:
             probe.bind((LOOPBACK, port))
         except OSError:
@@ -143,7 +143,7 @@ def _is_free(port: int) -> bool:
 class ServerProcesses:
     """Named server processes under one supervisor, with their ports, and a folder for their data.
 
-    The servers and the folder are gone after `close`, and if this process dies. Thread-safe, except for the first request
+    The servers and the folder are gone after `close`, or if this process dies. Thread-safe, except for the first request
     of a port. In a forked child, `close` does nothing, and calls that concern a process raise CLUSTER_NOT_RUNNING.
     """
 
@@ -163,14 +163,14 @@ class ServerProcesses:
         return self._folder
 
     def open(self) -> None:
-        """Start the supervisor. Raises `SERVER_NOT_STARTED` if there is no place for the data."""
+        """Start the supervisor. Raises `SERVER_NOT_STARTED` if the folder for the data cannot be made."""
         self._owner = os.getpid()
-        place = os.environ.get(DATA_VARIABLE) or tempfile.gettempdir()
+        base = os.environ.get(DATA_VARIABLE) or tempfile.gettempdir()
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=Path(place).absolute()))
+            self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=Path(base).absolute()))
         except OSError as error:
             raise SERVER_NOT_STARTED(
-                f"The servers' data cannot be stored in {place}: {error.strerror}; create this folder, or name another one "
+                f"The servers' data cannot be stored in {base}: {error.strerror}; create this folder, or name another one "
                 f"in {DATA_VARIABLE}",
             ) from error
         self._supervisor = subprocess.Popen(
@@ -183,7 +183,7 @@ class ServerProcesses:
         )
 
     def close(self) -> None:
-        """Kill all servers and remove the folder; waits for both."""
+        """Kill all servers, remove the folder, and wait for both."""
         supervisor = self._supervisor
         if supervisor is None or self._owner != os.getpid():
             return
@@ -201,7 +201,7 @@ class ServerProcesses:
         self._ports.clear()
 
     def port(self, name: str, purpose: str = "") -> int:
-        """Return a free port for a server; the same for all calls until `close`."""
+        """Return a free port for a server. All calls until `close` return the same port."""
         if self._supervisor is None:
             raise _ended()
         key = (name, purpose)
@@ -216,22 +216,22 @@ class ServerProcesses:
         return int(self._ask({"do": "start", "server": {**server, **places}})["pid"])
 
     def send(self, name: str, number: signal.Signals) -> bool:
-        """Send a signal; False if the server does not run."""
+        """Send a signal. Returns False if the server does not run."""
         return bool(self._ask({"do": "signal", "name": name, "signal": int(number)})["sent"])
 
     def end(self, name: str, number: signal.Signals, timeout_s: float) -> bool:
-        """Send a signal to a server, which may be paused, and wait for its end; False after the timeout."""
+        """Send a signal to a server, which may be paused, and wait for its end. Returns False after the timeout."""
         self.send(name, number)
         self.send(name, signal.SIGCONT)
         return bool(Wait(timeout_s).until(lambda: self.exit_status(name) is not None))
 
     def exit_status(self, name: str) -> int | None:
-        """Return a server's exit status, negative for a signal; None while it runs."""
+        """Return a server's exit status, negative for a signal. None while the server runs."""
         _, status = self._pid_and_status(name)
         return status
 
     def pid(self, name: str) -> int | None:
-        """Return a running server's process id; None if it does not run."""
+        """Return the process id of a server. None if the server does not run."""
         pid, status = self._pid_and_status(name)
         return pid if status is None else None
 
@@ -300,7 +300,7 @@ class ForeignProcesses(ServerProcesses):
         return self._ports[name, purpose]
 
     def exit_status(self, name: str) -> int | None:
-        """Return None: whether a server of another process runs is unknown here. Waits then end with a time-out."""
+        """Return None: this process does not know whether the server still runs. Waits then end with a time-out."""
         return None
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

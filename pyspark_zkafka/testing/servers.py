@@ -1,4 +1,4 @@
-"""Servers of a local cluster: how they start and end, their addresses, and what they report. Also a schema registry."""
+"""Servers of a local cluster: their starts and ends, addresses and reports. Also a schema registry."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class ClusterServers(ClusterSpec):
 
     @property
     def zookeeper_connect(self) -> str:
-        """The value of ``zookeeper.connect``: ``127.0.0.1:port/chroot``; raises `NO_ZOOKEEPER` in KRaft mode."""
+        """The value of ``zookeeper.connect``: ``127.0.0.1:port/chroot``. Raises `NO_ZOOKEEPER` in KRaft mode."""
         return f"{LOOPBACK}:{self.port(ZOOKEEPER)}{self._chroot}"
 
     @property
     def bootstrap_servers(self) -> str:
-        """The value of ``kafka.bootstrap.servers``: all brokers, including those that are down."""
+        """The value of ``kafka.bootstrap.servers``: all brokers, including brokers that are down."""
         return self._bootstrap(self.broker_ids)
 
     @property
@@ -93,7 +93,7 @@ class ClusterServers(ClusterSpec):
         return [broker for broker in self.broker_ids if broker in self._running]
 
     def listener_servers(self, listener: str) -> str:
-        """Return the bootstrap servers of one of the further listeners."""
+        """Return the bootstrap servers of an additional listener."""
         return self._bootstrap(self.broker_ids, listener)
 
     def port(self, server: Server, name: str = "") -> int:
@@ -101,7 +101,7 @@ class ClusterServers(ClusterSpec):
         return self._processes.port(self.server_name(server), name)
 
     def pid(self, server: Server) -> int | None:
-        """Return a server's process id; None if it is down."""
+        """Return a server's process id. None if the server is down."""
         return self._processes.pid(self.server_name(server))
 
     def log(self, server: Server) -> Path:
@@ -109,7 +109,7 @@ class ClusterServers(ClusterSpec):
         return self._processes.log(self.server_name(server))
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
-        """Connect a kazoo client, with the cluster's chroot, for a `with` block; raises `NO_ZOOKEEPER` in KRaft mode."""
+        """Connect a kazoo client, with the cluster's chroot, for a `with` block. Raises `NO_ZOOKEEPER` in KRaft mode."""
         return zookeeper_session(self.zookeeper_connect, _ZOOKEEPER_TIMEOUT_S)
 
     def _bootstrap(self, brokers: Sequence[int], listener: str = "") -> str:
@@ -189,7 +189,7 @@ class ClusterServers(ClusterSpec):
             self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
 
     def _wait_registered(self, deadline: Wait) -> set[int]:
-        """Wait until all brokers have a znode; return the brokers that each broker must then know."""
+        """Wait until all brokers have a znode. Returns the brokers that each broker must then know."""
         wait_for_zookeeper(self._processes, deadline)
         expected = set(self.running_broker_ids)
         with zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
@@ -213,7 +213,7 @@ class ClusterServers(ClusterSpec):
             )
 
     def _revive(self, node: Server) -> None:
-        """Restart a broker if its session expired at its start; raises `SERVER_DIED` if it ended for another reason."""
+        """Restart a broker if its session expired at its start. Raises `SERVER_DIED` if it ended for another reason."""
         name = self.server_name(node)
         if self._processes.exit_status(name) is None:
             return
@@ -223,7 +223,7 @@ class ClusterServers(ClusterSpec):
         self._launch(node)
 
     def _wait_until_unregistered(self, broker: int, deadline: Wait) -> None:
-        """Wait until no broker, or ZooKeeper, lists this one any more."""
+        """Wait until ZooKeeper, or in KRaft mode every other broker, no longer lists a broker."""
         if not self.is_kraft:
             with self.zookeeper() as client:
                 if not deadline.until(lambda: broker not in registered_brokers(client)):
@@ -237,8 +237,8 @@ class ClusterServers(ClusterSpec):
 class LocalSchemaRegistry:
     """Apicurio Registry 2.6, which has Confluent's API, on 127.0.0.1, with its schemas in memory.
 
-    It answers when `start` returns, and is gone when `close` returns or this process dies. Needs Java 17 and, the first
-    time, the network.
+    The registry answers when `start` returns, and is gone when `close` returns or this process dies. Needs Java 17 and, the
+    first time, the network.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class LocalSchemaRegistry:
         return f"http://{LOOPBACK}:{self._processes.port(_REGISTRY)}/apis/ccompat/v7"
 
     def start(self) -> LocalSchemaRegistry:
-        """Start the registry, and return it when it answers; takes about 5 s. If the start fails, nothing remains."""
+        """Start the registry, and return it when it answers. Takes about 5 s. If the start fails, nothing remains."""
         java = find_java()
         (jar,) = fetch_archive(_REGISTRY_ARCHIVE).glob("*-runner.jar")
         command = [str(java), f"-Xmx{self._heap_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", str(jar)]
@@ -283,7 +283,7 @@ class LocalSchemaRegistry:
         return self
 
     def close(self) -> None:
-        """End the registry and forget its schemas; does nothing if it does not run."""
+        """End the registry and forget its schemas. Does nothing if the registry does not run."""
         self._processes.close()
 
     def _answers(self) -> bool:
@@ -302,7 +302,7 @@ class LocalSchemaRegistry:
 
 
 def format_storage(java: Path, classpath: str, cluster_id: str, files: Collection[Path]) -> None:
-    """Format the storage of nodes, given their configuration files, in parallel; takes 1 to 3 s.
+    """Format the storage of nodes in parallel, given their configuration files. Takes 1 to 3 s.
 
     Raises `STORAGE_NOT_FORMATTED` with the tool's output.
     """
@@ -335,7 +335,7 @@ def _not_formatted(found: str) -> LocalClusterError:
 
 
 def wait_for_zookeeper(processes: ServerProcesses, deadline: Wait) -> None:
-    """Return when ZooKeeper serves; raises `SERVER_DIED` or `NOT_READY`."""
+    """Wait until ZooKeeper serves. Raises `SERVER_DIED` or `NOT_READY`."""
 
     def serving() -> bool:
         processes.raise_if_dead(ZOOKEEPER)
@@ -347,7 +347,7 @@ def wait_for_zookeeper(processes: ServerProcesses, deadline: Wait) -> None:
 
 
 def _serves(port: int) -> bool:
-    """True if a ZooKeeper serves, by its answer to ``srvr``.
+    """True if the answer to ``srvr`` shows that a ZooKeeper serves.
 
     ZooKeeper listens shortly before it serves. A session requested in between is lost, and its client waits for 10 s.
     """
@@ -362,7 +362,7 @@ def _serves(port: int) -> bool:
 
 @contextmanager
 def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
-    """Connect a client; raises `ZOOKEEPER_SILENT` if it is not connected in time."""
+    """Connect a client. Raises `ZOOKEEPER_SILENT` if it is not connected in time."""
     client = KazooClient(hosts, timeout=10.0, connection_retry=_ZOOKEEPER_RETRY, logger=_QUIET)
     try:
         client.start(max(timeout_s, 0.1))
@@ -421,7 +421,7 @@ class MetadataWatch:
         self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
 
     def close(self) -> None:
-        """Close the clients on this thread. On a client's own thread, the garbage collector would abort the process."""
+        """Close the clients on this thread: the garbage collector, on a client's own thread, would abort the process."""
         for client in self._clients.values():
             client.__exit__(None, None, None)
 
@@ -432,7 +432,7 @@ class MetadataWatch:
     def agree(
         self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
     ) -> list[BrokerView]:
-        """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
+        """Wait until all brokers answer and `agreed` is true, and return their views. Raises `NOT_SETTLED`."""
 
         found: list[BrokerView] = []
 
@@ -449,7 +449,7 @@ class MetadataWatch:
 
 
 def _broker_view(client: AdminClient) -> BrokerView | None:
-    """Return the view of one broker; None if it does not answer within 2 s.
+    """Return the view of one broker. None if the broker does not answer within 2 s.
 
     Requests all topics, because a request by name could create the topic. A broker of 0.8 lists no broker before the first
     topic is created.

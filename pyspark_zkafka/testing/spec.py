@@ -14,7 +14,7 @@ from pyspark_zkafka.testing.processes import LOOPBACK
 TESTED_VERSIONS = ("4.3.1", "3.9.1", "1.1.1", "0.11.0.3", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 CONTROLLER_LISTENER = "CONTROLLER"
 ZOOKEEPER = "zookeeper"
-# This ZooKeeper serves all versions of Kafka; older ones lack 4-letter-word lists and Netty TLS.
+# This ZooKeeper serves all versions of Kafka. Older ZooKeepers lack 4-letter-word lists and Netty TLS.
 ZOOKEEPER_VERSION = "3.9.1"
 
 Server: TypeAlias = int | str
@@ -87,7 +87,7 @@ class ClusterSpec:
 
     @property
     def controller_ids(self) -> list[int]:
-        """The ids of KRaft's controllers, in order: up to three brokers, or separate nodes. None with ZooKeeper."""
+        """The ids of KRaft's controllers, in order: up to three brokers, or separate nodes. Empty with ZooKeeper."""
         if not self.is_kraft:
             return []
         if self.controllers is None:
@@ -95,7 +95,7 @@ class ClusterSpec:
         return list(range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + self.controllers))
 
     def server_name(self, server: Server) -> str:
-        """Return the name of a server's process; raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
+        """Return the name of a server's process. Raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
         if server == ZOOKEEPER:
             if self.is_kraft:
                 raise NO_ZOOKEEPER(
@@ -135,7 +135,7 @@ def tested_version(text: str) -> str:
 def kafka_jars(kafka_version: str) -> tuple[str, ...]:
     """Return the Maven coordinates of Kafka's core, and of a library that this version lacks on Java 17.
 
-    From 1.0 on, it lacks a logging back end. Versions from 0.10.1 to 0.11 lack the JAXB of Java 8.
+    Versions from 1.0 on lack a logging back end. Versions from 0.10.1 to 0.11 lack the JAXB of Java 8.
 
     >>> kafka_jars("1.1.1")
     ('org.apache.kafka:kafka_2.12:1.1.1', 'org.slf4j:slf4j-reload4j:1.7.36')
@@ -149,7 +149,7 @@ def kafka_jars(kafka_version: str) -> tuple[str, ...]:
 
 
 def voters(spec: ClusterSpec, port: Callable[[int], int]) -> str:
-    """Return the value of ``controller.quorum.voters``; `port` returns a controller's port by its id."""
+    """Return the value of ``controller.quorum.voters``. `port` returns a controller's port by its id."""
     return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in spec.controller_ids)
 
 
@@ -184,7 +184,7 @@ def main_class(server: Server) -> str:
 
 
 def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path, options: Sequence[str] = ()) -> list[str]:
-    """Return the command line of a server. `file` has its configuration; `options` precede its own JVM options."""
+    """Return the command line of a server. `file` has its configuration. `options` precede its own JVM options."""
     is_broker = server != ZOOKEEPER
     heap_mb = spec.broker_heap_mb if is_broker else spec.zookeeper_heap_mb
     own = spec.broker_jvm_options if is_broker else spec.zookeeper_jvm_options
@@ -276,7 +276,7 @@ def _shared_properties(brokers: int, data: Path) -> dict[str, str]:
 
 
 def client_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
-    """Return a broker's settings of its plain-text and further listeners; `protocols` maps names to security protocols."""
+    """Return a broker's settings of its plain-text and other listeners. `protocols` maps names to security protocols."""
     addresses = [f"PLAINTEXT://{LOOPBACK}:{port('')}", *(f"{name}://{LOOPBACK}:{port(name)}" for name in protocols)]
     return {
         "listeners": ",".join(addresses),
@@ -287,7 +287,7 @@ def client_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) -
 
 
 def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
-    """Fill the placeholders of a configuration, ``{port:NAME}`` by `port`; other text in braces is left unchanged.
+    """Fill the placeholders of a configuration, ``{port:NAME}`` by `port`. Other text in braces is left unchanged.
 
     >>> fill({"listeners": "A://{host}:{port},B://{host}:{port:B}"}, {"host": "h", "port": "1"}, lambda name: 2)
     {'listeners': 'A://h:1,B://h:2'}

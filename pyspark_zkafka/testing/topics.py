@@ -40,7 +40,7 @@ _PAUSE_S = 0.2
 
 
 class AdminTopics:
-    """Topics, through brokers that answer admin requests: 0.10.2 or later, 0.11 to delete records, 1.0 to add partitions.
+    """Topics, through admin requests to brokers: 0.10.2 or later, 0.11 to delete records, 1.0 to add partitions.
 
     A change returns when the cluster has accepted the request. The state comes from a broker's metadata, because KRaft's
     controllers answer no client before Kafka 3.7.
@@ -60,7 +60,7 @@ class AdminTopics:
         self._do(f"delete topic {name}", self._admin.delete_topics, [name])
 
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
-        """Add the partitions in `assignment`, whose numbers follow the existing ones."""
+        """Add the partitions in `assignment`. Their numbers must follow the existing partitions."""
         added = NewPartitions(name, max(assignment) + 1, [list(assignment[p]) for p in sorted(assignment)])
         self._do(f"add partitions to {name}", self._admin.create_partitions, [added])
 
@@ -71,9 +71,9 @@ class AdminTopics:
         return {tp.partition: deleted.low_watermark for tp, deleted in done.items()}
 
     def _do(self, what: str, request: Callable[..., Mapping[Any, Future[Any]]], subjects: list[Any]) -> dict[Any, Any]:
-        """Send a request, and repeat it while the controller moves or has lost ZooKeeper; return the results by key.
+        """Send a request, repeated while the controller moves or has lost ZooKeeper. Returns the results by key.
 
-        If the controller lost ZooKeeper, the request may have succeeded; the repeated one then fails as a duplicate.
+        If the controller lost ZooKeeper, the request may have succeeded. The repeated request then fails as a duplicate.
         """
         deadline = Wait(_REQUEST_TIMEOUT_S)
         while True:
@@ -88,7 +88,7 @@ class AdminTopics:
                 self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # librdkafka finds the new controller
 
     def assignment(self, topic: str) -> dict[int, list[int]]:
-        """Return each partition's replicas, the preferred leader first; raises `NO_SUCH_TOPIC`."""
+        """Return each partition's replicas, the preferred leader first. Raises `NO_SUCH_TOPIC`."""
         found = self._partitions(topic)
         if not found:
             raise _no_such_topic(topic)
@@ -104,7 +104,7 @@ class AdminTopics:
         return all(p in found and set(found[p].isrs) == set(replicas) for p, replicas in assignment.items())
 
     def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
-        """Request a preferred leader election; False if the caller must request it again."""
+        """Request a preferred leader election. Returns False if the caller must request it again."""
         asked = [TopicPartition(topic, p) for p in partitions]
         try:
             # confluent-kafka 2.16 fails with any keyword argument here.
@@ -123,7 +123,7 @@ class AdminTopics:
 
 
 class ZnodeTopics:
-    """Topics, through znodes that controllers before 1.0 watch. Requests changes as AdminUtils of Kafka 0.8.2.2 does."""
+    """Topics, through znodes that controllers before 1.0 watch. Requests changes like AdminUtils of Kafka 0.8.2.2."""
 
     def __init__(self, zookeeper: KazooClient) -> None:
         self._zookeeper = zookeeper
@@ -218,7 +218,7 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
 
 
 def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
-    """Return the offsets of the records by partition, in the order of acknowledgement.
+    """Produce records, and return their offsets by partition, in the order of acknowledgement.
 
     Retries a record of an unknown partition for 5 s, because a broker may not know an added partition yet. Raises
     `BAD_RECORD` and `NOT_DELIVERED`.
@@ -276,7 +276,7 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any], deadline: f
 
 
 def producer_arguments(record: Record) -> dict[str, Any]:
-    """Convert a record to arguments of `Producer.produce`, without null fields; raises `BAD_RECORD`."""
+    """Convert a record to arguments of `Producer.produce`, without null fields. Raises `BAD_RECORD`."""
     if isinstance(record, Mapping):
         fields, good = record, record.keys() <= set(_RECORD_FIELDS)
     else:
