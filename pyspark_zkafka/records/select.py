@@ -168,7 +168,7 @@ def _require_login(properties: Mapping[str, Any], doing: str) -> None:
     if why is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
         from pyspark_zkafka.brokers.errors import connection_error
 
-        raise connection_error(why, doing)
+        raise connection_error(why, f"{doing}, without another attempt for a minute after a refusal")
 
 
 def _raise_refusal(properties: Mapping[str, Any], why: Unsupported, doing: str) -> None:
