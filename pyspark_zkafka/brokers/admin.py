@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark_zkafka.brokers.errors import UNKNOWN_TOPIC_CODES, broker_error
 from pyspark_zkafka.brokers.properties import client_key, shared_properties
 from pyspark_zkafka.brokers.requests import BrokerRequests, BrokerRoute, Call, ControllerRoute, LeaderRoute
-from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.conditions import (
     BROKERS_UNAVAILABLE,
     DELETION_DISABLED,
@@ -20,6 +19,7 @@ from pyspark_zkafka.conditions import (
     TOPIC_REFUSED,
 )
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kept import ClientPool
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode, name_of
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, AtTimestamp, Position

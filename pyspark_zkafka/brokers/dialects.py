@@ -13,13 +13,14 @@ from typing import Any
 
 from pyspark_zkafka.brokers.requests import MODERN, BrokerDialect, BrokerRequests
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kept import Remembered
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 10.0
 _OWN = ("api.version.request", "broker.version.fallback")
 
-_modern: set[str] = set()
+_modern: Remembered[str, bool] = Remembered()
 """Bootstrap servers of clusters from Kafka 0.11 on. Older brokers are asked each time: they may be upgraded meanwhile."""
 
 
@@ -31,12 +32,12 @@ def find_dialect(
     Blocks for a request, or with brokers from 0.11 on for one request per process and cluster. Raises ZKafkaError if no
     broker answers; see `BrokerRequests`.
     """
-    if bootstrap_servers in _modern:
+    if _modern.get(bootstrap_servers):
         return MODERN
     with BrokerRequests(bootstrap_servers, properties, unreachable_after_s=unreachable_after_s) as requests:
         requests.metadata()
     if requests.dialect == MODERN:
-        _modern.add(bootstrap_servers)
+        _modern.put(bootstrap_servers, True)
     return requests.dialect
 
 

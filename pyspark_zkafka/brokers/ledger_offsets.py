@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.brokers.properties import client_key, shared_properties
-from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.kept import ClientPool, Remembered
 from pyspark_zkafka.model.ledger import (
     Entry,
     LedgerGroup,
@@ -30,7 +30,7 @@ _idle: ClientPool[GroupAdmin] = ClientPool()
 _LISTING_S = 10.0
 _LOOK_S, _TIMEOUT_S = 3.0, 30.0
 _retry = Retry(12, 0.5, time.sleep)
-_widths: dict[tuple[str, str], tuple[int, ...]] = {}
+_widths: Remembered[tuple[str, str], tuple[int, ...]] = Remembered()
 """The widths of the ledgers that this process has seen, by bootstrap servers and query. Almost all have one width."""
 
 
@@ -132,13 +132,13 @@ class Ledger:
         return range(min(group.width, self.partitions))
 
     def _known_widths(self) -> tuple[int, ...]:
-        return _widths.get((self.servers, str(self.name)), ())
+        return _widths.get((self.servers, str(self.name))) or ()
 
     def _groups(self) -> list[LedgerGroup]:
         """The groups that may hold entries of slots."""
         found = self.name.groups(_retry(self._group_names))
         if found:
-            _widths[self.servers, str(self.name)] = tuple(sorted({group.width for group in found}))
+            _widths.put((self.servers, str(self.name)), tuple(sorted({group.width for group in found})))
         return found
 
     def _group_names(self) -> list[str]:

@@ -6,15 +6,13 @@ Functions import their transport when they are called: each worker of Spark impo
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.properties import client_key
-from pyspark_zkafka.client_pool import ClientPool, Keep
+from pyspark_zkafka.kept import ClientPool, Keep, Remembered
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, is_unbuilt_source_tree, library, require
 
@@ -46,8 +44,8 @@ _PRODUCER = Keep(max_age_s=_PRODUCER_AGE_S)
 _TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 
 _clients: ClientPool[Any] = ClientPool()
-# Refused logins and their times. Each attempt counts towards a lock-out of the user.
-_refused_logins: dict[Hashable, tuple[float, LoginRefused]] = {}
+# Each attempt counts towards a lock-out of the user.
+_refused_logins: Remembered[Hashable, LoginRefused] = Remembered(_REFUSED_FOR_S)
 
 
 def uses_native(connection: ConnectionOptions) -> bool:
@@ -164,8 +162,7 @@ def _lease_direct(
 
 def _require_login(properties: Mapping[str, Any], doing: str) -> None:
     """Raise ClusterStateError if a broker has refused the login of this process recently. `doing` is the request."""
-    refused_at, why = _refused_logins.get(_login_of(properties), (-math.inf, None))
-    if why is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
+    if (why := _refused_logins.get(_login_of(properties))) is not None:
         from pyspark_zkafka.brokers.errors import connection_error
 
         raise connection_error(why, f"{doing}, without another attempt for a minute after a refusal")
@@ -177,7 +174,7 @@ def _raise_refusal(properties: Mapping[str, Any], why: Unsupported, doing: str) 
     from pyspark_zkafka.wire.protocol import LoginRefused, TlsRefused
 
     if isinstance(why, LoginRefused):
-        _refused_logins[_login_of(properties)] = time.monotonic(), why
+        _refused_logins.put(_login_of(properties), why)
     if isinstance(why, (LoginRefused, TlsRefused)):
         raise connection_error(why, doing) from why
 

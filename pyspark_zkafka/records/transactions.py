@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark_zkafka.brokers.errors import REFUSED_FOR_S, connection_error
 from pyspark_zkafka.conditions import FENCED, TRANSACTION_FAILED, TRANSACTION_TIMEOUT, UNUSABLE_KAFKA_PROPERTY
 from pyspark_zkafka.errors import DeliveryFailed, TransactionFailed, ZKafkaError
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.model.error_codes import ErrorCode, name_of
 from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
@@ -65,8 +67,8 @@ _REMEDIES: dict[int, str] = {
 _REMEDY = "write again: the next attempt finds out by the ledger whether the rows were committed"
 _ROWS_REMEDY = "Correct the cause and write again: committed readers do not see any row of the transaction"
 _SETTING = "transaction.max.timeout.ms"
-_limits: dict[str, int | None] = {}
-"""The brokers' limits of transaction.timeout.ms, by bootstrap servers."""
+_limits: Remembered[str, float] = Remembered()
+"""The brokers' limits of transaction.timeout.ms, by bootstrap servers. Infinite where an ACL hides them."""
 
 
 def transactional_properties(
@@ -111,10 +113,12 @@ def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers
     """
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     allowed_ms = _limits.get(bootstrap_servers)
-    if bootstrap_servers not in _limits or (allowed_ms is not None and timeout_ms > allowed_ms):
+    if allowed_ms is None or timeout_ms > allowed_ms:
         found = _find_limit(connection, bootstrap_servers)
-        allowed_ms = _limits[bootstrap_servers] = allowed_ms if found is None else found
-    if allowed_ms is not None and timeout_ms > allowed_ms:
+        if found is not None or allowed_ms is None:
+            allowed_ms = math.inf if found is None else found
+        _limits.put(bootstrap_servers, allowed_ms)
+    if timeout_ms > allowed_ms:
         raise TRANSACTION_TIMEOUT(
             f"kafka.transaction.timeout.ms is {timeout_ms}, and the brokers allow at most {allowed_ms} ({_SETTING}); "
             f"lower it, or raise {_SETTING} of the brokers",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyspark_zkafka._version import __version__
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.connection_messages import (
@@ -47,9 +48,9 @@ from pyspark_zkafka.wire.sasl import Exchange, exchange
 from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings
 
 A = TypeVar("A")
-_dialects: dict[Address, tuple[Supported, float]] = {}
-"""Protocols of brokers that do not answer ApiVersions, and until when they are assumed."""
 _DIALECT_S = 10.0  # brokers may be upgraded
+_dialects: Remembered[Address, Supported] = Remembered(_DIALECT_S)
+"""Protocols of brokers that do not answer ApiVersions."""
 _LENGTH_BYTES = 4
 _PREPARING_S = 60.0  # Kerberos gives up after 54 s
 _TLS_ALERT = b"\x15\x03"
@@ -247,8 +248,8 @@ class Connection:
 
     def _open(self, deadline: Deadline) -> Waiting[None]:
         yield from self._link.open(deadline)
-        known, until = _dialects.get(self._address, (None, 0.0))
-        if known is not None and self._clock() < until:
+        known = _dialects.get(self._address)
+        if known is not None:
             self._supported = known
         else:
             try:
@@ -273,7 +274,7 @@ class Connection:
             self._disconnect()
             raise lost
         found = OF_0_8 if isinstance(lost, ConnectionClosed) else OF_0_9
-        _dialects[self._address] = found, self._clock() + _DIALECT_S
+        _dialects.put(self._address, found)
         return found
 
     def _exchange(self, request: Request, deadline: Deadline) -> Waiting[Reader]:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.token_providers import fetch_token, forget_token
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.wire.settings import AnyLogin, Kerberos, Login, TokenEndpoint, TokenProvider
@@ -36,8 +37,8 @@ _BEARER_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _TOKEN_TIMEOUT_S = 5.0
 _MOST_ANSWER_BYTES = 1024 * 1024
 _SHARE_OF_LIFETIME = 0.8
-# Tokens, each with the time until which it is used. The connections of all tasks in this process share them.
-_tokens: dict[TokenEndpoint, tuple[str, float]] = {}
+# The connections of all tasks in this process share the tokens.
+_tokens: Remembered[TokenEndpoint, str] = Remembered()
 _locks: dict[TokenEndpoint, threading.Lock] = {}
 if hasattr(os, "register_at_fork"):  # another thread of the parent may hold a lock
     os.register_at_fork(after_in_child=_locks.clear)
@@ -50,7 +51,7 @@ def exchange(login: AnyLogin, host: str) -> Exchange:
     unreachable, LoginRefused if the endpoint or Kerberos refuses, and BrokersUnavailable if a token provider fails.
     """
     if isinstance(login, TokenEndpoint):
-        yield from _bearer(_token(login), login.extensions, lambda: _tokens.pop(login, None))
+        yield from _bearer(_token(login), login.extensions, lambda: _tokens.forget(login))
     elif isinstance(login, TokenProvider):
         token = fetch_token(login.name, login.config)
         extensions = [f"{name}={value}" for name, value in token.extensions.items()]
@@ -143,15 +144,15 @@ def _bearer(token: str, extensions: Iterable[str], forget: Callable[[], object])
 
 def _token(endpoint: TokenEndpoint) -> str:
     with _locks.setdefault(endpoint, threading.Lock()):
-        token, until = _tokens.get(endpoint, ("", 0.0))
-        if time.monotonic() >= until:
+        token = _tokens.get(endpoint)
+        if token is None:
             requested_at = time.monotonic()
             answer = _request_token(endpoint)
             token, lifetime_s = str(answer.get("access_token", "")), answer.get("expires_in")
             if not _BEARER_TOKEN.fullmatch(token):
                 raise Unsupported("OAUTHBEARER: the answer of the token endpoint has no token")
             seconds = float(lifetime_s) if isinstance(lifetime_s, int | float) else 0.0
-            _tokens[endpoint] = token, requested_at + _SHARE_OF_LIFETIME * seconds
+            _tokens.put(endpoint, token, requested_at + _SHARE_OF_LIFETIME * seconds - time.monotonic())
         return token
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_FORGOTTEN, UNNAMED_WRITE
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed, ZKafkaError
 from pyspark_zkafka.formats.encoding import row_encoder
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
@@ -53,7 +54,7 @@ _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
 """The time that a waiting task reserves for its commit. A task with a short transaction timeout reserves less."""
 
-_seen: dict[str, tuple[str, int]] = {}
+_seen: Remembered[str, tuple[str, int]] = Remembered()
 """For each query, the last run that this process has seen, and the earliest micro-batch of that run."""
 
 
@@ -170,9 +171,10 @@ def write_rows_once(
 def _after_others(writing: Writing, context: TaskContext) -> Writing:
     """Add what this process knows about earlier attempts, and remember this attempt."""
     attempt, name = writing.attempt, str(writing.name)
-    run, since = _seen.get(name, ("", 0))
-    _seen[name] = attempt.run, min(since, attempt.batch) if run == attempt.run else attempt.batch
-    return replace(writing, attempt=replace(attempt, is_retry=context.attemptNumber() > 0, since=_seen[name][1]))
+    run, since = _seen.get(name) or ("", 0)
+    since = min(since, attempt.batch) if run == attempt.run else attempt.batch
+    _seen.put(name, (attempt.run, since))
+    return replace(writing, attempt=replace(attempt, is_retry=context.attemptNumber() > 0, since=since))
 
 
 class _SlotTask:

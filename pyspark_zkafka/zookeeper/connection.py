@@ -17,6 +17,7 @@ from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.conditions import ZOOKEEPER_ALREADY_OPEN, ZOOKEEPER_MISUSED
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.values import ZooKeeperConfig
@@ -49,8 +50,8 @@ _CLOSING_ERRORS: tuple[type[BaseException], ...] = (*kazoo_client.KAZOO_ERRORS, 
 _BULK_ERRORS: tuple[type[BaseException], ...] = (*kazoo_client.KAZOO_ERRORS, ZKafkaError)
 _log = logging.getLogger(__name__)
 
-_no_bulk_before: dict[str, float] = {}
-"""The earliest time of the next bulk read after a failed one, by hosts. Infinite if a server is older than 3.6."""
+_without_bulk: Remembered[str, bool] = Remembered()
+"""Hosts that are read znode by znode: for a while after a failure, and for ever if a server is older than 3.6."""
 
 Watch = Callable[[object], None]
 SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
@@ -307,16 +308,16 @@ class ZooKeeperConnection:
         """
         self._client()  # refuse to read by a connection that is not open
         hosts = self.config.hosts
-        if self._clock() < _no_bulk_before.get(hosts, -math.inf):
+        if _without_bulk.get(hosts):
             return None
         try:
             with ZooKeeperConnection(self.config, clock=self._clock) as session:
                 session._log.quiet = True
                 return session._bulk(paths)
         except kazoo_client.UNKNOWN_REQUEST:
-            _no_bulk_before[hosts] = math.inf
+            _without_bulk.put(hosts, True)
         except _BULK_ERRORS as error:
-            _no_bulk_before[hosts] = self._clock() + _BULK_PAUSE_S
+            _without_bulk.put(hosts, True, _BULK_PAUSE_S)
             reason = str(error) or type(error).__name__
             _log.info("Reading %d znodes one by one, because reading them in bulk failed: %s", len(paths), reason)
         return None

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pyspark_zkafka.client_pool import ClientPool
 from pyspark_zkafka.conditions import GROUP_ACTIVE, NO_CHROOT, NO_KAFKA_CLUSTER
 from pyspark_zkafka.errors import CodecError, ZooKeeperRefused, listing
+from pyspark_zkafka.kept import ClientPool
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import cluster as znodes

@@ -15,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.model.ledger import QueryName
 from pyspark_zkafka.tools.ledger import delete_ledger, read_ledgers
 from tests.support.numbered_rows import fill_numbered, numbers
@@ -158,10 +159,10 @@ def test_many_slots_without_rows(moving: SlotQuery, monkeypatch: pytest.MonkeyPa
 
 def test_copied_checkpoint(moving: SlotQuery, zkafka_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run finds that a copy of its checkpoint has written rows, and stops before it writes them again."""
-    monkeypatch.setattr("pyspark_zkafka.write.exactly_once._seen", {})
+    monkeypatch.setattr("pyspark_zkafka.write.exactly_once._seen", Remembered())
     moving.write(0, rows([0]), slot=0)
     with monkeypatch.context() as another_process:
-        another_process.setattr("pyspark_zkafka.write.exactly_once._seen", {})
+        another_process.setattr("pyspark_zkafka.write.exactly_once._seen", Remembered())
         for slot in (0, 1):
             moving.write(0, rows([slot]), slot, run="of the copy")
         moving.write(0, rows([2]), slot=2, run="of the copy")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.client_pool import ClientPool, Keep
 from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.kept import ClientPool, Keep
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.options.batch import parse_read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 from kazoo.security import make_digest_acl
 
 from pyspark_zkafka.errors import CodecError, ZooKeeperMisused, ZooKeeperRefused
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.model.nouns import Broker, Endpoint, TopicPartition
 from pyspark_zkafka.model.znodes.cluster import AdminState, partition_state_path
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
@@ -128,7 +128,7 @@ def test_znodes_that_vanish_meanwhile_are_left_out(chroot: Chroot) -> None:
 @pytest.fixture
 def _bulk_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgets that bulk reads failed while other tests stopped ZooKeeper."""
-    monkeypatch.setattr(connection, "_no_bulk_before", {})
+    monkeypatch.setattr(connection, "_without_bulk", Remembered())
 
 
 @pytest.mark.usefixtures("_bulk_reads")
@@ -158,7 +158,7 @@ def test_more_partitions_than_requests_in_flight(
     assert in_bulk == singly
     assert read_in_bulk == [2100, 2102]
     assert "one by one" not in caplog.text
-    assert not connection._no_bulk_before
+    assert not connection._without_bulk.get(chroot.config.hosts)
     assert set(in_bulk) == {*paths[:-1], *others}
 
 
@@ -186,7 +186,7 @@ def test_older_servers(monkeypatch: pytest.MonkeyPatch, of_kafka: str) -> None:
             session = client.session_id
             found = [client.get_many(paths) for _ in range(2)]
             assert client.session_id == session
-            assert connection._no_bulk_before[hosts] == math.inf
+            assert connection._without_bulk.get(hosts)
         assert [sorted(nodes) for nodes in found] == [sorted(paths)] * 2
 
 

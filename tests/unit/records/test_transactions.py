@@ -12,6 +12,7 @@ import pytest
 
 from pyspark_zkafka.brokers.errors import ConnectionReports, connection_error
 from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, OptionError, TransactionFailed
+from pyspark_zkafka.kept import Remembered
 from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.options.batch import parse_connection
@@ -302,7 +303,7 @@ def connected(timeout_ms: int) -> ConnectionOptions:
 def require_within(monkeypatch: pytest.MonkeyPatch, timeout_ms: int, limits: list[int | None]) -> None:
     """Check a time-out in a new process, where the brokers report these limits one after the other."""
     answers = iter(limits)
-    monkeypatch.setattr(transactions, "_limits", {})
+    monkeypatch.setattr(transactions, "_limits", Remembered())
     monkeypatch.setattr(transactions, "_find_limit", lambda connection, servers: next(answers))
     require_transaction_timeout(connected(timeout_ms), UNREACHABLE)
 

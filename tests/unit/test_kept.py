@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.client_pool import ClientPool, Keep
+from pyspark_zkafka.kept import ClientPool, Keep, Remembered
 
 
 class Client:
@@ -230,7 +230,7 @@ def test_threads(pool: ClientPool[Client]) -> None:
 
 FORK = '''
 import os, sys, threading
-from pyspark_zkafka.client_pool import ClientPool, Keep
+from pyspark_zkafka.kept import ClientPool, Keep
 
 class Client:
     def __init__(self, owner): self.owner, self.process = owner, os.getpid()
@@ -273,3 +273,16 @@ def test_fork() -> None:
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=True)
     ends = [f"{owner} {how} where it was opened" for owner in ("child", "other", "parent") for how in ("closed", "deleted")]
     assert sorted(done.stdout.splitlines()) == sorted([*ends, "status 0", "again True"])
+
+
+def test_remembered_facts() -> None:
+    """A fact is remembered for its own time, or else for that of all facts."""
+    now = 100.0
+    facts: Remembered[str, int] = Remembered(10, lambda: now)
+    facts.put("a", 1)
+    facts.put("b", 2, for_s=20)
+    assert [facts.get(key) for key in ("a", "b", "c")] == [1, 2, None]
+    now = 110.0
+    assert [facts.get(key) for key in ("a", "b")] == [None, 2]
+    facts.forget("b")
+    assert facts.get("b") is None

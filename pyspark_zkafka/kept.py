@@ -1,4 +1,4 @@
-"""A pool of idle clients, which short tasks of Spark's workers share."""
+"""What a process keeps for its next tasks, which may be short: idle clients, and facts about clusters."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 from pyspark_zkafka.threads import start_timer
 
 C = TypeVar("C")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +172,25 @@ def _leave_open(opened: object) -> None:
     Closing the client would wait forever for its threads, which do not exist here.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
+
+
+class Remembered(Generic[K, V]):
+    """Facts that a process remembers, each for some time. Thread-safe. A forked child remembers the facts of its parent."""
+
+    def __init__(self, for_s: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+        self._for_s = for_s
+        self._clock = clock
+        self._facts: dict[K, tuple[V, float]] = {}
+
+    def get(self, key: K) -> V | None:
+        """Return the fact, or None if it is unknown or too old."""
+        value, until = self._facts.get(key, (None, -math.inf))
+        return value if self._clock() < until else None
+
+    def put(self, key: K, value: V, for_s: float | None = None) -> None:
+        """Remember a fact, for `for_s` seconds if that is given."""
+        self._facts[key] = value, self._clock() + (self._for_s if for_s is None else for_s)
+
+    def forget(self, key: K) -> None:
+        """Forget a fact."""
+        self._facts.pop(key, None)
