@@ -73,7 +73,7 @@ class TestSessionIds:
         with ZooKeeperClient(chroot.config) as client, pytest.raises(PartitionOwned, match=rf"session {shown}\)"):
             commit_offsets(client, "g", {TopicPartition("t", 0): 1})
         chroot.register("g", "g_c1", JVM)
-        with pytest.raises(ConsumerIdTaken, match=f"of session {shown};"):
+        with pytest.raises(ConsumerIdTaken, match=rf"of session {shown}\."):
             new_member("c1", "t", session_ms=1000).join()
 
     def test_warnings(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
