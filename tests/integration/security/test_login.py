@@ -90,7 +90,7 @@ class TestLogin:
     def test_wrong_in_a_write(self, brokers: Options, topic: str, shown: Callable[..., None]) -> None:
         """A write task with a wrong password fails at once, and writes no record."""
         wrong = {**brokers, **password_login(WRONG), "topic": topic}
-        match = r"REFUSED_BY_BROKER.*beginning to write: .*refuses the login.*user and password"
+        match = r"REFUSED_BY_BROKER.*beginning to write.*refuses the login.*user and password"
         shown(fails_soon(ClusterStateError, match, lambda: write_values(wrong, [b"a", b"b"])))
         assert read_values({**brokers, "subscribe": topic}) == []
 
