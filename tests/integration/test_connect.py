@@ -16,7 +16,6 @@ import pytest
 
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
-from tests.support.parity import SPARK_VERSION
 
 DRIVER = Path(__file__).parent / "drivers" / "connect.py"
 SPARK_HOME = Path(os.environ["SPARK_HOME"])
@@ -80,12 +79,13 @@ def test_write_and_read(
 
 
 @pytest.mark.long
+@pytest.mark.spark(4, 1)  # tasks of such a query fail in Spark 4.0.5: "key not found: PythonWorker"
 def test_exactly_once_in_foreach_batch(
     run: Callable[..., dict[str, Any]], new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """An exactly-once write in foreachBatch needs a name and the micro-batch's number, which identify its repetition."""
     answer = run(new_topic(partitions=3), new_topic(partitions=2), str(tmp_path))
     assert ["[UNNAMED_WRITE]" in error for error in answer["unnamed"]] == [True, True]
-    assert ("injected" if SPARK_VERSION > (4, 0) else "STREAM_FAILED") in answer["copies"][0]  # 4.0 cuts the cause off
+    assert "injected" in answer["copies"][0]
     assert answer["copies"][1] == ""
     assert answer["copied"] == 100
