@@ -14,6 +14,7 @@ from pyspark_zkafka.wire.protocol import (
     MalformedResponse,
     MechanismRefused,
     TlsRefused,
+    TokenRefused,
     UnknownVersion,
 )
 
@@ -122,10 +123,10 @@ def connection_error(error: Exception, doing: str, *, answered: bool = True) -> 
         return BROKERS_UNAVAILABLE(f"{text}; {CLOSED if error.is_silent and not answered else UNREACHABLE}")
     if isinstance(error, MechanismRefused):
         return REFUSED_BY_BROKER(f"{text}; set kafka.sasl.mechanism to one of them")
+    if isinstance(error, TokenRefused):
+        return REFUSED_BY_BROKER(f"{text}; {TOKEN_REMEDY}")
     if isinstance(error, LoginRefused):
-        remedies = {"GSSAPI": KERBEROS_REMEDY, "OAUTHBEARER": TOKEN_REMEDY}
-        remedy = next((remedy for mechanism, remedy in remedies.items() if mechanism in text), LOGIN_REMEDY)
-        return REFUSED_BY_BROKER(f"{text}; {remedy}")
+        return REFUSED_BY_BROKER(f"{text}; {KERBEROS_REMEDY if 'GSSAPI' in text else LOGIN_REMEDY}")
     if isinstance(error, TlsRefused):
         return REFUSED_BY_BROKER(f"{text}; {TLS_REMEDY}")
     if isinstance(error, MalformedResponse):

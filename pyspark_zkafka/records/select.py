@@ -169,10 +169,15 @@ def _require_login(properties: Mapping[str, Any], doing: str) -> None:
 
 
 def _raise_refusal(properties: Mapping[str, Any], why: Unsupported, doing: str) -> None:
-    """Raise ClusterStateError for a refused login, which is remembered, or a refused certificate."""
-    from pyspark_zkafka.brokers.errors import connection_error
-    from pyspark_zkafka.wire.protocol import LoginRefused, TlsRefused
+    """Raise ClusterStateError for a refused login, which is remembered, or a refused certificate.
 
+    Does nothing after a refused token: the next login, also librdkafka's, gets a new token.
+    """
+    from pyspark_zkafka.brokers.errors import connection_error
+    from pyspark_zkafka.wire.protocol import LoginRefused, TlsRefused, TokenRefused
+
+    if isinstance(why, TokenRefused):
+        return
     if isinstance(why, LoginRefused):
         _refused_logins.put(_login_of(properties), why)
     if isinstance(why, (LoginRefused, TlsRefused)):

@@ -40,12 +40,13 @@ from pyspark_zkafka.wire.protocol import (
     MechanismRefused,
     Reader,
     Request,
+    TokenRefused,
     Unsupported,
     closed_by_errors,
     int32,
 )
 from pyspark_zkafka.wire.sasl import Exchange, exchange
-from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings
+from pyspark_zkafka.wire.settings import AnyLogin, ClientSettings, TokenEndpoint
 
 A = TypeVar("A")
 _DIALECT_S = 10.0  # brokers may be upgraded
@@ -310,9 +311,13 @@ class Connection:
                 response = yield from self._exchange(sasl_authenticate_request(version, token), deadline)
                 answer = read_sasl_authenticate(response)
             if answer.error != NONE:
-                raise LoginRefused(f"{self}: the broker refuses the login by {login.mechanism}")
+                raise self._refusal(login)
         if answer is not None and answer.lifetime_ms > 0:
             self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
+
+    def _refusal(self, login: AnyLogin) -> LoginRefused:
+        kind = TokenRefused if login.mechanism == TokenEndpoint.mechanism else LoginRefused
+        return kind(f"{self}: the broker refuses the login by {login.mechanism}")
 
     def _next_token(self, tokens: Exchange, answer: Authentication | None) -> Waiting[bytes | None]:
         """Return the next token of a login. None after the last token.
@@ -337,7 +342,7 @@ class Connection:
                     raise self._lost("no response in time")
                 yield
         except ConnectionClosed:
-            raise LoginRefused(f"{self}: the broker refuses the login by {login.mechanism}") from None
+            raise self._refusal(login) from None
         self._response, self._received = None, 0
         return Authentication(NONE, bytes(body))
 

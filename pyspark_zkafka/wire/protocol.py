@@ -50,6 +50,10 @@ class LoginRefused(Unsupported):
     """A login that a broker refuses. Each further attempt counts towards a lock-out of the user."""
 
 
+class TokenRefused(LoginRefused):
+    """A token that a broker refuses. The next login gets a new token, and no user is locked out."""
+
+
 class MechanismRefused(LoginRefused):
     """A broker without the login's mechanism. The text lists the broker's mechanisms."""
 

@@ -35,7 +35,7 @@ from pyspark_zkafka.records.select import (
 from pyspark_zkafka.records.transactions import transactional_properties
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
-from pyspark_zkafka.wire.protocol import Unsupported
+from pyspark_zkafka.wire.protocol import TokenRefused, Unsupported
 from tests.support.eventually import eventually
 from tests.support.fake_partition import FETCH, TP, FakePartition, records
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
@@ -187,6 +187,15 @@ class TestReads:
             attempt(broker, "bob", both)
             assert broker.connections > logins
         assert "open-sesame" not in caplog.text
+
+    def test_refused_token(self) -> None:
+        """After a refused token, librdkafka continues with a new token, and later tasks log in directly again."""
+        options = connection()
+        properties = consumer_properties(options, NOBODY, "g")
+        with open_fallback(options, properties, split(NOBODY), SCHEMA, TokenRefused("expired"), 7) as consumer:
+            assert isinstance(consumer, MessageConsumer)
+        with open_consumer(options, properties, split(NOBODY), SCHEMA) as consumer:
+            assert isinstance(consumer, DirectConsumer)
 
 
 class Writes:
