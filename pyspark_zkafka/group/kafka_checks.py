@@ -1,6 +1,6 @@
 """Checks that a member in Kafka makes itself, because librdkafka does not: topics, joins, admission, final assignments.
 
-Each check is told the time, and acts on nothing. `pyspark_zkafka.group.kafka_supervisor` acts on the checks.
+Each check receives the time as an argument, and only decides. `pyspark_zkafka.group.kafka_supervisor` acts on the result.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class KafkaJoin:
     ) -> bool:
         """True if the coordinator has nothing more to assign to the member. Blocks for some requests.
 
-        The time-out of a request is `timeout_s`, or that of the options if it is shorter.
+        A request times out after `timeout_s`, or after the time-out in the options if that is shorter.
 
         Raises GROUP_PROTOCOL_UNSUPPORTED if the coordinator does not know a member by KIP-848: brokers before 4.0 do not
         answer the member's join at all. Raises BrokersUnavailable without a coordinator.

@@ -17,7 +17,7 @@ from pyspark_zkafka.model.znodes.groups import LegacyPartition, consumer_of_thre
 
 
 def broker_rows(cluster: ClusterReport) -> list[Row]:
-    """Return one row for each broker, by id. `host` and `port` are as registered, or those of the first endpoint."""
+    """Return one row for each broker, by id. Without a registered host, the first endpoint gives host and port."""
     if cluster.registrations is None:
         return [_broker_row(broker) for _, broker in sorted(cluster.snapshot.brokers.items())]
     rows: list[Row] = []

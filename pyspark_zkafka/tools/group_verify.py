@@ -166,7 +166,7 @@ def expected_assignment(
     """Return the assignment that the members compute. It leaves out members with unreadable registrations.
 
     If registrations name no strategy, it is the assignment of JVM members' strategies that changes the fewest owners.
-    Return None without members, or if they have different strategies or one that is unknown here.
+    Return None without members, if members have different strategies, or if their strategy is unknown here.
 
     `threads` has the threads that subscribe to each topic, and `partitions` the existing partitions.
     """

@@ -276,7 +276,7 @@ def test_fork() -> None:
 
 
 def test_remembered_facts() -> None:
-    """A fact is remembered for its own time, or else for that of all facts."""
+    """A fact is remembered for the time given with it, or for the default time."""
     now = 100.0
     facts: Remembered[str, int] = Remembered(10, lambda: now)
     facts.put("a", 1)

@@ -230,7 +230,7 @@ def test_nearest_strategy() -> None:
 
 
 def test_different_strategies() -> None:
-    """Different strategies are a problem, in a group that has settled as in one that has not."""
+    """Different strategies are a problem, whether the group has settled or not."""
     mixed = GroupReport("g", {**TWO, "g_c1": STICKY["g_c1"]}, owned_by(1, 1, 2, 2, 2, 1))
     (problem,) = verify_group(mixed, SIX)
     assert (problem.problem, problem.owner, problem.expected_owner) == ("different strategies", None, None)

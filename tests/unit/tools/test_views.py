@@ -72,7 +72,7 @@ def test_unavailable(run: Callable[..., list[Row]]) -> None:
 
 
 def test_all_columns_in_json(views: Any, run: Callable[..., list[Row]]) -> None:
-    """JSON has every column of the view, also those that the table leaves out."""
+    """JSON has every column of the view, including columns that the table leaves out."""
     views.rows |= {"brokers": [BROKER], "controller": [CONTROLLER]}
     assert set(VIEWS["partitions"].columns) == set(run(describe_topics)[0])
     assert set(VIEWS["brokers"].columns) == set(run(brokers)[0]) - {"leaders", "controller"}
