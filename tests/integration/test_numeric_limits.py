@@ -18,7 +18,6 @@ from pyspark_zkafka.options.option import Scope
 from pyspark_zkafka.options.table import BY_NAME
 from pyspark_zkafka.read.readers import ZKafkaReader
 from pyspark_zkafka.read.stream_driver import StreamDriver
-from tests.support.cases import each
 from tests.support.fill import fill
 from tests.support.numeric_limits import LIMITS
 from tests.support.security import write_values
@@ -86,7 +85,7 @@ def check(name: str, value: object, least: object, call: Callable[[], None]) -> 
             raise AssertionError(f"{name}={value}") from error
 
 
-@each("name", options_of("read"))
+@pytest.mark.parametrize("name", options_of("read"))
 def test_batch(zookeeper: dict[str, str], five: str, name: str) -> None:
     """A batch with a limit of an option has all records."""
     connection = {**zookeeper, "subscribe": five, "zookeeper.connection.timeout.ms": "6000"}
@@ -99,7 +98,7 @@ def test_batch(zookeeper: dict[str, str], five: str, name: str) -> None:
 
 
 @pytest.mark.long
-@each("name", options_of("stream"))
+@pytest.mark.parametrize("name", options_of("stream"))
 def test_stream(new_driver: NewDriver, five: str, name: str) -> None:
     """A member with a limit of an option plans a micro-batch."""
     connection = {"subscribe": five, "startingOffsets": "earliest", "zookeeper.connection.timeout.ms": "6000"}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pyspark_zkafka.model.records import COLUMNS
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, taken
-from tests.support.cases import each
 from tests.support.record_batches import Batch, Row
 
 WIDE = Limits(records=10**6, size_bytes=1 << 30)
@@ -26,8 +25,8 @@ def assert_rows(*rows: Row, schema: pa.Schema = ALL) -> None:
     assert_same(found, expected(batches, schema))
 
 
-@each("rows", [1, 1023, 1024, 1025, 2048, 5000])
-@each("first_null", [0, 1, 1024, 4999, None])
+@pytest.mark.parametrize("rows", [1, 1023, 1024, 1025, 2048, 5000])
+@pytest.mark.parametrize("first_null", [0, 1, 1024, 4999, None])
 def test_columns_that_grow(rows: int, first_null: int | None) -> None:
     """Columns are complete after their buffers have grown, with and without nulls before."""
     numbers = random.Random(rows)
@@ -52,8 +51,8 @@ def test_take_without_records() -> None:
             assert_same(taken(decoder), pa.RecordBatch.from_pylist([], ALL))
 
 
-@each("milliseconds", [2**63 // 1000, 2**63 - 1, -(2**63) // 1000, -(2**63), -1, 0])
-@each("more", [-1, 0, 1])
+@pytest.mark.parametrize("milliseconds", [2**63 // 1000, 2**63 - 1, -(2**63) // 1000, -(2**63), -1, 0])
+@pytest.mark.parametrize("more", [-1, 0, 1])
 def test_edges_of_time(milliseconds: int, more: int) -> None:
     """Times decode to microseconds up to the last that Spark can hold, and to an error beyond it."""
     far = max(-(2**63), min(2**63 - 1, milliseconds + more))
@@ -108,8 +107,8 @@ def assert_texts(*texts: bytes) -> None:
         assert_rows(Row(5, None, text), schema=TEXT)
 
 
-@each("before", [b"", b"a", b"1234567", b"12345678", "\u00e4\u4e2d".encode()])
-@each("behind", [b"", b"z", b"12345678"])
+@pytest.mark.parametrize("before", [b"", b"a", b"1234567", b"12345678", "\u00e4\u4e2d".encode()])
+@pytest.mark.parametrize("behind", [b"", b"z", b"12345678"])
 def test_edges_of_utf8(before: bytes, behind: bytes) -> None:
     """Overlong forms, surrogates, truncated forms and values beyond U+10FFFF are invalid UTF-8, wherever they are."""
     assert_texts(*(before + edge + behind for edge in EDGES))

@@ -14,7 +14,6 @@ from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.wire.protocol import Unsupported
 from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, fields, polled, taken
-from tests.support.cases import each
 from tests.support.message_sets import MessageSet, message
 from tests.support.record_batches import CODECS, Batch, Row
 from tests.support.tiers import repetitions
@@ -38,8 +37,8 @@ def gzipped(data: bytes) -> bytes:
     return CODECS["gzip"][1](data)
 
 
-@each("magic", [0, 1])
-@each("codec", KNOWN)
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", KNOWN)
 def test_all_kinds_of_messages(magic: int, codec: str) -> None:
     """Nulls, empty values, gaps and times are decoded from messages of every codec, also next to other sets."""
     sets = [MessageSet(ROWS, magic, codec), numbered(16, 3, magic=magic), numbered(19, 5, magic=magic, codec=codec)]
@@ -48,7 +47,7 @@ def test_all_kinds_of_messages(magic: int, codec: str) -> None:
     assert position == 24
 
 
-@each("codec", ["none", "gzip"])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_times(codec: str) -> None:
     """Format 0 has no times; format 1 has the producer's, or the broker's for all messages of a set."""
     for magic, append_ms, kind, first in ((0, None, -1, -1), (1, None, 0, ROWS[0].timestamp_ms), (1, 5_000, 1, 5_000)):
@@ -66,10 +65,10 @@ def test_formats_of_all_times() -> None:
     assert position == 15
 
 
-@each("magic", [0, 1])
-@each("codec", ["none", "gzip"])
-@each("start", [0, 3, 7, 9])
-@each("until", [5, 8, 20])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("start", [0, 3, 7, 9])
+@pytest.mark.parametrize("until", [5, 8, 20])
 def test_ranges(magic: int, codec: str, start: int, until: int) -> None:
     """Messages before the position and beyond the range are skipped, also within a set."""
     sets = [numbered(0, 5, magic=magic, codec=codec), numbered(5, 5, magic=magic, codec=codec)]
@@ -78,7 +77,7 @@ def test_ranges(magic: int, codec: str, start: int, until: int) -> None:
     assert position == max(min(until, 10), start)
 
 
-@each("codec", ["none", "gzip"])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_limits(codec: str) -> None:
     """Polls stop at their limits within a set, and continue from there."""
     with RecordDecoder(PARTITION, ALL) as decoder:
@@ -164,8 +163,8 @@ def swallow(data: bytes) -> None:
         polled(decoder, Limits())
 
 
-@each("magic", [0, 1])
-@each("codec", ["none", "lz4", "xerial"])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", ["none", "lz4", "xerial"])
 def test_damage(magic: int, codec: str) -> None:
     """A changed or missing byte leads to an error or to other records, nothing else."""
     data = MessageSet((Row(0, b"k", b"v", 1), Row(1, None, b"w", 2)), magic, codec).encode()

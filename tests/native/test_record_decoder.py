@@ -15,7 +15,6 @@ from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.wire.protocol import Unsupported
 from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, fields, polled
-from tests.support.cases import each
 from tests.support.record_batches import (
     ABORT,
     CODECS,
@@ -352,7 +351,7 @@ class TestUnreadable:
                     decoder.poll(100, 1000, 100)
             assert offsets_of(decoder.take()) == [*range(5)]
 
-    @each(
+    @pytest.mark.parametrize(
         "batch",
         [
             numbered(5, 2, count=3),

@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.native.decoding import ALL, PARTITION, Limits, decoded, polled
-from tests.support.cases import each
 from tests.support.record_batches import HEADER_BYTES
 from tests.support.recorded_responses import RecordedLog, recorded_logs
 
 LOGS = {log.topic: log for log in recorded_logs()}
-each_log = each("log", LOGS.values())
+each_log = pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:

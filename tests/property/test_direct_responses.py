@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from pyspark_zkafka.wire import (
     topic_messages,
 )
 from pyspark_zkafka.wire.protocol import Api, Reader, Request, Unsupported, unsigned_varint
-from tests.support.cases import each
 
 TP = TopicPartition("t", 0)
 PARTS = [FetchPartition(TP, bytes(16), 0), FetchPartition(TP._replace(partition=1), bytes(16), 0)]
@@ -63,7 +63,7 @@ RESPONSES = st.lists(st.one_of(st.binary(max_size=8), st.integers(0, 3).map(lamb
 
 
 @given(data=RESPONSES)
-@each("asked", REQUESTS)
+@pytest.mark.parametrize("asked", REQUESTS)
 def test_any_bytes(asked: Request, data: bytes) -> None:
     """Any response is decoded, or raises `Unsupported`, which leaves it to librdkafka."""
     with suppress(Unsupported):

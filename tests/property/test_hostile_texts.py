@@ -25,7 +25,6 @@ from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from pyspark_zkafka.wire.protocol import Unsupported
 from pyspark_zkafka.wire.sasl import exchange
 from pyspark_zkafka.wire.settings import Login
-from tests.support.cases import each
 from tests.support.tiers import repetitions
 
 DEPTHS = (500, 900, 960, 980, 990, 995, 100_000)
@@ -81,15 +80,15 @@ PARSERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@each("name", PARSERS)
-@each("text", [*DEEP, *ODD])
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("text", [*DEEP, *ODD])
 def test_hostile_texts(name: str, text: str) -> None:
     """Deep, large and mistyped texts, and names with slashes, are parsed or refused in a few lines."""
     try_to_read(name, text)
 
 
 @given(text=TEXTS)
-@each("name", PARSERS)
+@pytest.mark.parametrize("name", PARSERS)
 def test_any_text(name: str, text: str) -> None:
     """Any text and any JSON is parsed or refused."""
     try_to_read(name, text)
@@ -110,7 +109,7 @@ def refusal(read: Callable[[], object]) -> OptionError | LedgerError | None:
     return None
 
 
-@each("text", [*DEEP, *ODD])
+@pytest.mark.parametrize("text", [*DEEP, *ODD])
 def test_reassignment_files(text: str) -> None:
     """Hostile values at each position of a reassignment plan are read or refused."""
     with suppress(OptionError):
@@ -134,7 +133,7 @@ HOSTILE_VALUES = [json.loads(t) for t in ODD if t not in ("", "\0", "9" * 5000)]
 ]
 
 
-@each("name", [*ENTRY, "ends"])
+@pytest.mark.parametrize("name", [*ENTRY, "ends"])
 def test_ledger_entries(name: str) -> None:
     """A ledger entry with a hostile value is refused, or its offsets fit a job and ZooKeeper's names."""
     for value in HOSTILE_VALUES:
@@ -161,7 +160,7 @@ def test_checkpoints(found: Any) -> None:
         assert StreamOffset.from_json(offset.to_json()) == offset
 
 
-@each("depth", DEPTHS[:-1])
+@pytest.mark.parametrize("depth", DEPTHS[:-1])
 def test_deep_checkpoints(depth: int) -> None:
     """Deeply nested JSON that Spark can still load is refused like any other offset."""
     try:

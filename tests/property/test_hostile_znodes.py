@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.znodes import cluster, groups
-from tests.support.cases import each
 from tests.support.tiers import repetitions
 
 Decoder = Callable[[str, "bytes | None"], object]
@@ -126,7 +126,7 @@ def with_values(data: bytes, value: bytes) -> list[bytes]:
     return [data[: token.start()] + value + data[token.end() :] for token in tokens]
 
 
-@each("kind", DECODERS)
+@pytest.mark.parametrize("kind", DECODERS)
 def test_every_kind_was_recorded(kind: str) -> None:
     """Each decoder reads the znodes that Kafka wrote."""
     assert SEEDS[kind]
@@ -135,7 +135,7 @@ def test_every_kind_was_recorded(kind: str) -> None:
             decode(path, data)
 
 
-@each("kind", DECODERS)
+@pytest.mark.parametrize("kind", DECODERS)
 def test_hostile_values(kind: str) -> None:
     """Deep, large and mistyped values, duplicate keys and names with slashes are decoded or refused in any place."""
     for path, data in SEEDS[kind][:4]:
@@ -146,8 +146,8 @@ def test_hostile_values(kind: str) -> None:
                 try_all(kind, path, changed)
 
 
-@each("kind", DECODERS)
-@each("data", [*WHOLE, *VALUES])
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("data", [*WHOLE, *VALUES])
 def test_time_and_memory(kind: str, data: bytes | None) -> None:
     """Decoding a znode takes less than 5 CPU seconds, and less memory than 4 MB plus 200 times its size."""
     tracemalloc.start()
@@ -167,7 +167,7 @@ EDITS = st.tuples(
 
 @settings(max_examples=repetitions(150))
 @given(number=st.integers(0, MOST_SEEDS - 1), edits=st.lists(EDITS, min_size=1, max_size=4))
-@each("kind", DECODERS)
+@pytest.mark.parametrize("kind", DECODERS)
 def test_damaged_znodes(kind: str, number: int, edits: list[tuple[int, int, bytes]]) -> None:
     """A recorded znode with removed and inserted bytes is decoded or refused."""
     path, data = SEEDS[kind][number % len(SEEDS[kind])]
@@ -178,7 +178,7 @@ def test_damaged_znodes(kind: str, number: int, edits: list[tuple[int, int, byte
 
 
 @given(data=st.binary(max_size=60))
-@each("kind", DECODERS)
+@pytest.mark.parametrize("kind", DECODERS)
 def test_random_bytes(kind: str, data: bytes) -> None:
     """Any bytes are decoded or refused."""
     try_all(kind, "/brokers/ids/1", data)

@@ -18,7 +18,6 @@ from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import TABLE
-from tests.support.cases import each
 
 Parser = Callable[[Mapping[str, str]], Any]
 
@@ -75,8 +74,8 @@ SECRETS = st.text(st.characters(codec="utf-8", exclude_characters='"\\'), max_si
 
 @settings(max_examples=25)
 @given(secret=SECRETS, beside=st.sampled_from(BESIDE), bare=st.booleans(), upper=st.booleans())
-@each("parser", PARSERS)
-@each("name", ALL)
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("name", ALL)
 def test_no_text_has_the_value(
     name: str, parser: str, secret: str, beside: dict[str, str], bare: bool, upper: bool
 ) -> None:

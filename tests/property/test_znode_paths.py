@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.model.znodes.codec import child_path, is_znode_name, is_znode_path
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
-from tests.support.cases import each
 
 HOSTILE = [
     "",
@@ -66,7 +66,7 @@ def test_all_builders_are_found() -> None:
 
 
 @given(names=st.lists(NAMES, min_size=4, max_size=4))
-@each("builder", BUILDERS)
+@pytest.mark.parametrize("builder", BUILDERS)
 def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
     """Each name is one part of the path, or the call is refused."""
     build = BUILDERS[builder]
@@ -126,7 +126,7 @@ OPTIONS: dict[str, tuple[Callable[[dict[str, str]], object], dict[str, str], str
 
 
 @given(name=NAMES)
-@each("option", OPTIONS)
+@pytest.mark.parametrize("option", OPTIONS)
 def test_options_with_names(option: str, name: str) -> None:
     """A name in an option leads to a znode of that name, or is refused."""
     parse, others, key = OPTIONS[option]

@@ -23,7 +23,6 @@ from benchmarks.session import SETTINGS
 from benchmarks.shapes import Facts
 from benchmarks.usage import Usage
 from benchmarks.writes import Write
-from tests.support.cases import each
 from tests.support.spark_standalone import SparkStandalone
 
 SECONDS = {
@@ -159,13 +158,13 @@ class TestMarkdown:
         page = "".join(f"<!-- figures: {name} -->\n\nold\n\n<!-- end of figures -->\ntext\n" for name in names)
         assert markdown.replaced(page, {"stream20": "new"}) == page.replace("old", "new", 1)
 
-    @each("work", ["read", "write", "stream20"])
+    @pytest.mark.parametrize("work", ["read", "write", "stream20"])
     def test_tables_of_several_works_stay_unless_all_were_measured(self, work) -> None:
         """Figures of one part replace neither the tables that have rows of other parts, nor the date of all figures."""
         found = markdown.tables({"environment": ENVIRONMENT, "rounds": rounds(work), "figures": {}})
         assert set(found) == {work}
 
-    @each("page", markdown.PAGES)
+    @pytest.mark.parametrize("page", markdown.PAGES)
     def test_pages_name_tables(self, page) -> None:
         """Each placeholder for a table names an existing one and has an end."""
         names = re.findall(r"<!-- figures: (.*?) -->", page.read_text())
@@ -183,7 +182,7 @@ OTHERS = {"exactly-once", "micro-batches", "memory", "latency", "starts", "layou
 class TestParts:
     """Parts of `make bench`."""
 
-    @each("part", [*matrix.PARTS, "quick"])
+    @pytest.mark.parametrize("part", [*matrix.PARTS, "quick"])
     def test_every_case_has_engines_that_can_do_it(self, part) -> None:
         """Each case compares engines, and no job repeats a case."""
         jobs = matrix.quick(0.5, 3) if part == "quick" else matrix.PARTS[part](0.5, 5)

@@ -32,7 +32,6 @@ from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import TABLE, is_connection_option
 from pyspark_zkafka.read.stream_session import StreamSession
 from pyspark_zkafka.retries import Retry
-from tests.support.cases import each
 from tests.support.option_examples import example
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
@@ -122,7 +121,9 @@ ARGUMENTS = ("zookeeper.connect", "group.id", "subscribe")
 NOT_OF_A_GROUP = {*ARGUMENTS, "subscribePattern", "subscribeExceptPattern", "kafka.*", "groupMembership"}
 
 
-@each("option", [o for o in TABLE if "stream" in o.scopes and not {o.name, o.name.lower()} & {*NOT_OF_A_GROUP, *_REFUSED}])
+@pytest.mark.parametrize(
+    "option", [o for o in TABLE if "stream" in o.scopes and not {o.name, o.name.lower()} & {*NOT_OF_A_GROUP, *_REFUSED}]
+)
 def test_the_read_accepts_them(option: Option) -> None:
     """Whatever options a group has, its batch reads fixed ranges of assigned partitions."""
     given = {name: value for name, value in example(option, "stream").items() if name not in ARGUMENTS}
@@ -152,7 +153,7 @@ def test_a_batch_of_nothing_has_the_columns_of_its_formats() -> None:
     assert "headers" in schema.names
 
 
-@each("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])
+@pytest.mark.parametrize("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])
 def test_no_property_of_a_connection_is_left_out(prefix: str) -> None:
     """Each client property of TLS, SASL, sockets and addresses is a connection option."""
     names = {name for name in [row.name for row in PROPERTIES] + [*LIBRDKAFKA] if name.startswith(prefix)}
@@ -264,7 +265,7 @@ def test_commit_by_the_member_alone() -> None:
         _ = plan(session).commit_options
 
 
-@each(
+@pytest.mark.parametrize(
     ("options", "sizes"),
     [
         ({}, [100, 100]),
@@ -280,14 +281,14 @@ def test_limits_of_a_batch(options: dict[str, str], sizes: list[int]) -> None:
     assert not found._read_options().keys() & options.keys()
 
 
-@each("name", ["minOffsetsPerTrigger", "maxTriggerDelay"])
+@pytest.mark.parametrize("name", ["minOffsetsPerTrigger", "maxTriggerDelay"])
 def test_limits_that_a_batch_does_not_have(name: str) -> None:
     """Options that make a trigger wait for records are refused, since a batch does not wait."""
     with pytest.raises(OptionError, match=f"A ConsumerGroup does not accept {name}"):
         ConsumerGroup("zk:2181", "g", subscribe=["t"], options={name: "5"})
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "says"),
     [
         ("group.id", "group.id is given as the argument group"),

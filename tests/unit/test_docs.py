@@ -20,7 +20,6 @@ from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.kinds import FORMAT
 from pyspark_zkafka.options.table import BY_NAME, KAFKA_STRATEGIES, TABLE
-from tests.support.cases import each
 from tests.support.commands import problem
 from tests.support.documentation import (
     ROOT,
@@ -79,7 +78,7 @@ def test_pictures() -> None:
         assert (DOCS / name).read_text() == drawn
 
 
-@each("page", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_links(page: Path) -> None:
     """Every link to a file of the project leads to an existing file."""
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
@@ -87,7 +86,7 @@ def test_links(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
-@each("page", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     """Each fence belongs to a block, and each block is run, is output or a diagram, or gives a reason."""
     found = blocks(page)
@@ -96,7 +95,7 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     assert [f"{block}: {block.language}" for block in found if not (block.reason or block.language in (*RUN, "text"))] == []
 
 
-@each("block", [b for b in BLOCKS if b.language == "python"])
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "python"])
 def test_python_compiles(block: Block) -> None:
     """Python blocks compile, even if they are not run."""
     compile(f"(reader\n{block.text})" if is_fragment(block) else block.text, str(block), "exec")
@@ -117,14 +116,14 @@ def test_first_steps_use_their_own_cluster() -> None:
     assert ended.stdout.splitlines()[-1] == "default:9092"
 
 
-@each("block", [b for b in BLOCKS if b.language in SHELL])
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language in SHELL])
 def test_commands_exist(block: Block) -> None:
     """The package's commands and the Makefile's targets exist, even if they are not run."""
     words = [program(statement) for statement in statements(block)]
     assert [problem(w) for w in words if w[0] in ("zkafka", "make") and problem(w)] == []
 
 
-@each("page", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_name_their_cluster(page: Path) -> None:
     """Commands have an address as an option, or follow an export on their page, also in blocks that are not run."""
     said = [statement for block in blocks(page) if block.language in SHELL for statement in statements(block)]
@@ -134,7 +133,7 @@ def test_commands_name_their_cluster(page: Path) -> None:
     assert [s for s in commands if "--zookeeper" not in s and "--bootstrap-server" not in s] == []
 
 
-@each("block", [b for b in BLOCKS if b.language == "json"])
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"])
 def test_json_parses(block: Block) -> None:
     """JSON blocks are well formed."""
     json.loads(block.text)
@@ -143,7 +142,7 @@ def test_json_parses(block: Block) -> None:
 class TestZnodes:
     """docs/zookeeper.md."""
 
-    @each("path", ZNODES)
+    @pytest.mark.parametrize("path", ZNODES)
     def test_example_is_readable(self, path: str) -> None:
         """The example of each znode can be decoded like a real one."""
         real_path = re.sub(r"<id>|<partition>", "0", re.sub(r"<topic>", "orders", path))
@@ -225,7 +224,7 @@ def misread_lines(text: str) -> list[str]:
     return found
 
 
-@each("page", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_lists_are_read_alike(page: Path) -> None:
     """Lists follow a blank line, their further paragraphs are indented by four, and a blank line ends them."""
     assert misread_lines(page.read_text()) == []

@@ -9,7 +9,6 @@ import pytest
 
 from pyspark_zkafka import errors
 from pyspark_zkafka.errors import CodecError, DataLoss, ZKafkaError
-from tests.support.cases import each
 
 
 def family(kind: type[ZKafkaError]) -> list[type[ZKafkaError]]:
@@ -26,7 +25,7 @@ def drawn() -> dict[str, tuple[int, bool]]:
     return {m[2]: (len(m[1]) // 4, "(retriable)" in m[3]) for m in lines if m and m[2][0].isupper()}
 
 
-@each("kind", PLAIN)
+@pytest.mark.parametrize("kind", PLAIN)
 def test_error_survives_pickling(kind: type[ZKafkaError]) -> None:
     """Every error keeps its class, condition, text and parameters when pickled."""
     error = kind("SOME_CONDITION", "it broke; found 3; mend it", partition=3, names=["a"])

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.cases import each
+import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "pyspark_zkafka"
 
@@ -45,7 +45,7 @@ def test_no_data_becomes_code() -> None:
     assert {str(path): offending for path, offending in found.items() if offending} == {}
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("import subprocess", "imports subprocess"),

@@ -14,7 +14,6 @@ from tests.faults.use import runs, streams, writes
 from tests.faults.use.histories import STREAMS, WRITES
 from tests.faults.use.steps import KINDS, Use, steps_of
 from tests.faults.use.topics import Log
-from tests.support.cases import each
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def test_records_that_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert query.uncommitted == left
 
 
-@each(("by", "text"), [(signal.SIGABRT, "exit code -6"), (signal.SIGSTOP, "has not ended")])
+@pytest.mark.parametrize(("by", "text"), [(signal.SIGABRT, "exit code -6"), (signal.SIGSTOP, "has not ended")])
 def test_run_that_does_not_end_in_order(by: signal.Signals, text: str) -> None:
     """A run that has aborted, or does not end after SIGTERM, is reported when it is stopped."""
     with pytest.MonkeyPatch.context() as patch:

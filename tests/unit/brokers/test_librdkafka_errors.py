@@ -9,10 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_kafka
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
-from tests.support.cases import each
 
 
-@each(
+@pytest.mark.parametrize(
     ("code", "text", "refused"),
     [
         (KafkaError._AUTHENTICATION, "SASL authentication error: Authentication failed", True),
@@ -43,7 +42,7 @@ def test_missing_right() -> None:
     assert "Failed to acquire idempotence PID; an ACL must allow Write on the topic, and before" in str(reports.last)
 
 
-@each(
+@pytest.mark.parametrize(
     ("code", "rights"),
     [
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, ["Describe", "Create", "Alter", "AlterConfigs"]),

@@ -10,7 +10,6 @@ from pyspark_zkafka.formats.codec import decode_rows, encode_rows, grouped, offs
 from pyspark_zkafka.formats.format import StringSchema, format_of
 from pyspark_zkafka.formats.registry import StoredSchema
 from pyspark_zkafka.options.values import FORMATS
-from tests.support.cases import each
 
 
 def payloads(*values: bytes | None) -> pa.Array:
@@ -49,7 +48,7 @@ def test_a_schema_of_another_format() -> None:
         format_of("avro").schema(StoredSchema("x", "PROTOBUF"))
 
 
-@each("name", [name for name in FORMATS if name != "binary"])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "binary"])
 def test_formats(name: str) -> None:
     """Each format that the options accept has an implementation of the same name."""
     assert format_of(name).name == name
@@ -63,7 +62,7 @@ def build(rows: list[int | None]) -> pa.Array:
     return pa.array(rows, pa.int64())
 
 
-@each("bad", [[], [0], [6], [0, 6], [2, 3], [0, 1, 2, 3, 4, 5, 6]])
+@pytest.mark.parametrize("bad", [[], [0], [6], [0, 6], [2, 3], [0, 1, 2, 3, 4, 5, 6]])
 def test_malformed_rows(bad: list[int]) -> None:
     """Each malformed row is found and becomes null, and the other rows are unharmed."""
     rows = [10 + n if n in bad else n for n in range(7)]
@@ -107,7 +106,7 @@ def test_rows_that_do_not_fit() -> None:
     assert encode_rows(column.slice(0, 2), each_below_ten, schema).to_pylist() == [None, b"x"]
 
 
-@each("bad", [{0}, {617}, {999}, {3, 4, 800}])
+@pytest.mark.parametrize("bad", [{0}, {617}, {999}, {3, 4, 800}])
 def test_rows_are_halved(bad: set[int]) -> None:
     """The first of many rows that do not fit is found without encoding each row by itself."""
     encoded = []

@@ -17,7 +17,6 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, require_projection
 from pyspark_zkafka.options.batch import parse_read
 from tests.support import fake_format
-from tests.support.cases import each
 
 READ = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
 CONFLUENT = {"value.format": "avro-confluent", "schema.registry.url": "http://registry:8081"}
@@ -222,7 +221,7 @@ class TestProjections:
         require_projection(pa.schema([("value", declared)]), {"value": NESTED})
         require_projection(pa.schema([("value", pa.struct([("f", NESTED.field("f").type)]))]), {"value": NESTED})
 
-    @each(
+    @pytest.mark.parametrize(
         ("declared", "problem"),
         [
             (
@@ -256,7 +255,7 @@ class TestProjections:
         """Each difference is reported with its path."""
         assert problems(declared) == problem
 
-    @each(
+    @pytest.mark.parametrize(
         ("declared", "names"),
         [
             (pa.struct([pa.field("a", pa.int64(), nullable=False)]), "value.a"),

@@ -17,7 +17,6 @@ from pyspark_zkafka.formats.avro import AVRO
 from pyspark_zkafka.formats.decoding import ConfluentDecoder
 from pyspark_zkafka.formats.format import format_of
 from pyspark_zkafka.formats.registry import StoredSchema, UnknownSchema
-from tests.support.cases import each
 from tests.support.fake_format import NUMBERS, NumberSchema
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")
@@ -88,7 +87,7 @@ def test_several_schemas(decoder: ConfluentDecoder) -> None:
     assert decoded.malformed == {3: "b'x' is no number"}
 
 
-@each(
+@pytest.mark.parametrize(
     ("payload", "reason"),
     [
         (b"", "the payload has 0 bytes, and the schema id alone takes 5"),
@@ -163,7 +162,7 @@ def test_repeated_header(decoder: ConfluentDecoder) -> None:
 TREE = "message Tree { Tree child = 1; message Leaf {} }"
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "own", "writer", "payload"),
     [
         ("protobuf", "message Order { int64 id = 1; }", f"{TREE} message Order {{ int64 id = 1; }}", b"\2\2\x08\7"),

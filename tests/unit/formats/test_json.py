@@ -16,7 +16,6 @@ import pytest
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats.codec import Decoded
 from pyspark_zkafka.formats.json import JsonEncoder, JsonSchema, parse, schema_of
-from tests.support.cases import each
 
 UTC = dt.timezone.utc
 
@@ -41,7 +40,7 @@ def encode(text: str, *rows: Any, kind: pa.DataType | None = None) -> list[bytes
     return encoded
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
         ("boolean", "true", True),
@@ -87,7 +86,7 @@ def test_values(kind: str, text: str, expected: Any) -> None:
     assert type(found) is type(expected)
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "text", "says"),
     [
         ("boolean", "1", "f is 1, which is no boolean"),
@@ -120,14 +119,14 @@ def test_malformed_values(kind: str, text: str, says: str) -> None:
     assert value(kind, text).startswith(says)
 
 
-@each("more", ["", ", x decimal(5,2)"])
+@pytest.mark.parametrize("more", ["", ", x decimal(5,2)"])
 def test_repeated_names(more: str) -> None:
     """The last value of a repeated name counts, also in the JSON text of a string."""
     decoded = decode(parse(f"a int, s string{more}"), b'{"a": 1, "s": {"b": 1, "b": 2}, "a": 2}')
     assert decoded.column.to_pylist()[0].items() >= {"a": 2, "s": '{"b":2}'}.items()
 
 
-@each("more", ["", ", x decimal(5,2)"])
+@pytest.mark.parametrize("more", ["", ", x decimal(5,2)"])
 def test_numbers_that_are_no_floats(more: str) -> None:
     """A number beyond the range of float or double makes its record malformed; strings of infinities do not."""
     schema = parse(f"f float, d double{more}")
@@ -161,7 +160,7 @@ def test_deep_documents() -> None:
         assert decode(parse(f"a int{more}"), deep).column.to_pylist()[0]["a"] == 1
 
 
-@each("more", ["", ", d decimal(5,2)"])
+@pytest.mark.parametrize("more", ["", ", d decimal(5,2)"])
 def test_values_that_are_not_read(more: str) -> None:
     """A number beyond a double, or half of a surrogate pair, harms only a record with a column for it."""
     schema = parse(f"a int, s string, f double{more}")
@@ -218,7 +217,7 @@ def test_exponents_of_texts() -> None:
         assert decoded.column.to_pylist()[1]["s"] == "1.10"
 
 
-@each(
+@pytest.mark.parametrize(
     ("fields", "text", "says"),
     [
         ("f string", "[" * 300 + "]" * 300, "Recursion limit reached"),
@@ -343,14 +342,16 @@ def test_multiples() -> None:
         encode('{"properties": {"p": {"type": "number", "multipleOf": 0}}}', {"p": 1.5})
 
 
-@each(("pattern", "reason"), [(r"^\\p{L}", "bad escape .p"), ("x{99999999999}", "the repetition number is too large")])
+@pytest.mark.parametrize(
+    ("pattern", "reason"), [(r"^\\p{L}", "bad escape .p"), ("x{99999999999}", "the repetition number is too large")]
+)
 def test_patterns_of_other_languages(pattern: str, reason: str) -> None:
     """A pattern that Python does not know is an error of the schema."""
     with pytest.raises(OptionError, match=rf"INVALID_SCHEMA\] The JSON schema cannot validate rows: {reason}"):
         encode(f'{{"properties": {{"p": {{"type": "string", "pattern": "{pattern}"}}}}}}', {"p": "x"})
 
 
-@each("part", ['{"$ref": "http://x/y"}', '{"$ref": 5}', '{"type": "strng"}', '{"pattern": 5}', "5"])
+@pytest.mark.parametrize("part", ['{"$ref": "http://x/y"}', '{"$ref": 5}', '{"type": "strng"}', '{"pattern": 5}', "5"])
 def test_parts_that_validate_nothing(part: str) -> None:
     """A wrong reference or type, in a part of the schema that gives no type, is an error of the schema."""
     with pytest.raises(
@@ -375,7 +376,7 @@ def test_values_of_several_types() -> None:
     assert encode("{}", {"s": "x"}, kind=pa.struct([("s", pa.string())])) == [b'{"s":"x"}']
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "value", "document"),
     [(pa.int64(), 5, b'{"any":5}'), (pa.large_string(), '"x"', b'{"any":"x"}'), (pa.float64(), 5.0, b'{"any":5.0}')],
 )
@@ -400,7 +401,7 @@ def test_copies_of_values_of_several_types() -> None:
     assert parse(schema_of(empty)).decoder(None, empty).decode(pa.array([b'{"e": {"a": 1}}'])).column.type == empty
 
 
-@each(
+@pytest.mark.parametrize(
     ("row", "says"),
     [
         ({"free": "notjson"}, "in the field free .* notjson is no JSON text"),
@@ -437,7 +438,7 @@ def test_null_against_the_columns_type() -> None:
         encode(schema_of(kind), {"f": [1, None]}, kind=kind)
 
 
-@each(
+@pytest.mark.parametrize(
     "other",
     [
         '{"type": ["integer", "string"]}', '{"oneOf": [{"type": "integer"}, {"type": "string"}]}', '{"enum": ["a"]}',
@@ -503,7 +504,7 @@ def test_null_elements() -> None:
 FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "first", "last"),
     [
         (pa.date32(), FIRST.date(), LAST.date()),
@@ -570,7 +571,7 @@ def test_column_that_does_not_fit() -> None:
 VARIANT = pa.struct([("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
 
 
-@each(
+@pytest.mark.parametrize(
     "kind",
     [pa.duration("us"), pa.time64("ns"), pa.list_(pa.duration("us")), VARIANT, pa.map_(pa.int32(), pa.string()), pa.null()],
 )

@@ -11,7 +11,6 @@ import pytest
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.json import parse
 from pyspark_zkafka.formats.json_types import has_constraints, validator
-from tests.support.cases import each
 
 P = {"type": "object", "properties": {"x": {"type": "integer"}}}
 STRUCT = pa.struct([("x", pa.int64())])
@@ -34,7 +33,7 @@ def elements(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", kind))
 
 
-@each(
+@pytest.mark.parametrize(
     ("schema", "kind"),
     [
         ({"type": "integer"}, pa.int64()),
@@ -107,7 +106,7 @@ def test_types(schema: Any, kind: pa.DataType) -> None:
     assert of_property(schema, P=P) == kind
 
 
-@each(
+@pytest.mark.parametrize(
     "schema",
     [
         True,
@@ -153,7 +152,7 @@ def test_constraints() -> None:
     assert validator("a int", ()) is None
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("{", "schema is no JSON"),
@@ -193,7 +192,7 @@ def test_bad_schemas(text: str, says: str) -> None:
     assert caught.value.condition == "INVALID_SCHEMA"
 
 
-@each(
+@pytest.mark.parametrize(
     ("ddl", "kind"),
     [
         ("a INT, b string", pa.struct([("a", pa.int32()), ("b", pa.string())])),

@@ -14,7 +14,6 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats import protobuf
 from pyspark_zkafka.formats.protobuf import ProtobufSchema, parse, schema_of
 from pyspark_zkafka.model.records import projection_problems
-from tests.support.cases import each
 
 ORDER = """
 syntax = "proto3";
@@ -131,7 +130,7 @@ def test_protoc_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         parse('syntax = "proto3"; message M { int32 i = 2; }')
 
 
-@each(
+@pytest.mark.parametrize(
     ("file", "message"),
     [
         ("confluent/type/decimal.proto", "confluent.type.Decimal"),
@@ -160,7 +159,7 @@ def test_a_reference_replaces_a_builtin_file() -> None:
     assert parse(text, {"google/type/date.proto": date}).type.field("f").type == pa.struct([("text", pa.string())])
 
 
-@each(
+@pytest.mark.parametrize(
     ("message", "full_name", "indexes"),
     [
         (None, "shop.Order", b"\0"),
@@ -193,7 +192,7 @@ def test_descriptors() -> None:
         parse(files["schema.proto"])
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ('syntax = "proto3"; message A { B b = 1; }', r'schema.proto:1:32: "B" is not defined.; correct'),
@@ -266,7 +265,7 @@ def test_schema_of_names_that_collide() -> None:
     ]
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "other", "same"),
     [
         ("a_b", "aB", "JSON name aB"), ("_a", "A", "JSON name A"), ("a", "a__", "JSON name a"), ("_", "__", "JSON name "),
@@ -303,7 +302,7 @@ def test_schema_of_unfit_types() -> None:
         schema_of(pa.int32())
 
 
-@each(
+@pytest.mark.parametrize(
     ("fields", "says", "wanted"),
     [
         ("int32 n = 1; A a = 2;", r"A is recursive \(A > A\)", pa.struct([("n", pa.int32())])),

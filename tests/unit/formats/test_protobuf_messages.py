@@ -10,7 +10,6 @@ import pytest
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats.codec import Decoded
 from pyspark_zkafka.formats.protobuf import ProtobufSchema, parse
-from tests.support.cases import each
 
 IMPORTS = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto";'
 
@@ -223,7 +222,7 @@ def test_other_types_to_encode() -> None:
     assert fields_of(schema, payload or b"") == row
 
 
-@each(
+@pytest.mark.parametrize(
     ("field", "value", "kind", "says"),
     [
         ("int32 f = 1;", 2**31, pa.int64(), "in the field f .*: Value out of range: 2147483648"),

@@ -23,7 +23,6 @@ from pyspark_zkafka import errors
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchema, open_registry
 from pyspark_zkafka.options.values import RegistryOptions
 from pyspark_zkafka.retries import Timing
-from tests.support.cases import each
 from tests.support.certificates import Authority
 
 OPTIONS = RegistryOptions(("http://registry:8081",), ())
@@ -234,7 +233,9 @@ NO_TOKENS = [no_token(AWAY), no_token(refused_request(503)), no_token(refused_re
 class TestOutages:
     """Registries that do not respond, or refuse."""
 
-    @each("failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader"), *NO_TOKENS])
+    @pytest.mark.parametrize(
+        "failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader"), *NO_TOKENS]
+    )
     def test_short_outage(self, failure: Exception) -> None:
         """A failed request is repeated."""
         found, client, _ = registry(failure, failure, Schema("x"))
@@ -273,7 +274,7 @@ class TestOutages:
         found, _, _ = registry(Schema("x"), AWAY)
         assert found.schema(7) is found.schema(7)
 
-    @each(
+    @pytest.mark.parametrize(
         ("failure", "condition"),
         [
             (SchemaRegistryError(401, 401, "Unauthorized"), "SCHEMA_REGISTRY_REFUSED"),
@@ -293,7 +294,7 @@ class TestOutages:
             found.schema(7)
         assert (caught.value.condition, caught.value.retriable, len(client.requests)) == (condition, False, 1)
 
-    @each("client", [SimpleNamespace(), SimpleNamespace(get_schema=lambda: None)])
+    @pytest.mark.parametrize("client", [SimpleNamespace(), SimpleNamespace(get_schema=lambda: None)])
     def test_another_client(self, client: object) -> None:
         """A client that lacks a method, or takes other arguments, is not reported as a wrong address."""
         with pytest.raises((AttributeError, TypeError)):
@@ -345,7 +346,7 @@ def test_login() -> None:
     assert requests[0][1]["Authorization"] == "Basic YWxpY2U6c2VjcmV0"
 
 
-@each(
+@pytest.mark.parametrize(
     "answer",
     [
         b"", b"<html>", b"null", b"[]", b"5", b"{}", b"[" * 100_000, b'{"id": 1, "schema": null}',
@@ -364,7 +365,7 @@ def test_other_answers(answer: bytes) -> None:
         found.close()
 
 
-@each("number", ["null", '"x"', "-1", "99999999999"])
+@pytest.mark.parametrize("number", ["null", '"x"', "-1", "99999999999"])
 def test_other_ids(number: str) -> None:
     """An answer whose id does not fit into a payload is none of a registry."""
     with server(200, f'{{"id": {number}, "schema": "x"}}'.encode()) as (url, _):
@@ -403,7 +404,7 @@ def test_missing_file() -> None:
         Registry(options).schema(7)
 
 
-@each("proxy", ["http://user:secret/1@host:1", "http://user@host:secret", "foo://user:secret@host"])
+@pytest.mark.parametrize("proxy", ["http://user:secret/1@host:1", "http://user@host:secret", "foo://user:secret@host"])
 def test_malformed_proxies(proxy: str) -> None:
     """An address of a proxy that the client refuses is an error of the options, without the password."""
     with pytest.raises(errors.OptionError, match=r"INVALID_OPTION.*check schema\.registry\.\*, and proxies") as caught:

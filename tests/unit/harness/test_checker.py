@@ -28,7 +28,6 @@ from tests.faults.harness.history import (
     Sent,
     Stored,
 )
-from tests.support.cases import each
 from tests.support.right_histories import TERMS, right_history, right_sink
 
 Plant = Callable[[Random, History], "History | None"]
@@ -439,7 +438,7 @@ def test_explained_gaps() -> None:
     assert check(_with(_swap(history, read, less), gap)) == []
 
 
-@each("condition", ["LAYOUT_CHANGED", "LEDGER_FORGOTTEN"])
+@pytest.mark.parametrize("condition", ["LAYOUT_CHANGED", "LEDGER_FORGOTTEN"])
 def test_limits_of_exactly_once(condition: str) -> None:
     """An exactly-once query may stop with the conditions in which an unlucky fault leaves the ledger."""
     killed, failed = Fault(10, 10, "driver killed", "m"), Life(20, "m", 1, "failed", f"[STREAM_FAILED] [{condition}]")

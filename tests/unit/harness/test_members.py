@@ -14,11 +14,10 @@ from tests.faults.drivers.harness_member import Member, outcome
 from tests.faults.harness.members import shortened
 from tests.faults.harness.values import digest, value
 from tests.faults.harness.workloads import KINDS, TRANSPORTS, workload
-from tests.support.cases import each
 
 
-@each("kind", KINDS)
-@each("transport", TRANSPORTS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_options(kind: str, transport: str) -> None:
     """The package accepts the options of each workload."""
     found = workload(kind, transport)
@@ -35,7 +34,7 @@ def test_short_errors() -> None:
     assert shortened(f"[STREAM_FAILED] {'x' * 5000} [NO_LEADER] y").endswith("... [STREAM_FAILED] [NO_LEADER]")
 
 
-@each(
+@pytest.mark.parametrize(
     ("error", "shown"),
     [(NO_LEADER("orders-0"), "[NO_LEADER] orders-0"), (KeyError("leader"), "KeyError: 'leader'")],
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
+
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.inspect.groups import (
     GroupReport,
@@ -21,7 +23,6 @@ from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
-from tests.support.cases import each
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 SNAPSHOT = ClusterSnapshot(
@@ -98,7 +99,7 @@ def test_members() -> None:
     assert found["zkafka_consumergroup_member_partitions"] == {("g", CONSUMER, "vm-1"): 1, ("g", "idle", ""): 0}
 
 
-@each(
+@pytest.mark.parametrize(
     ("members", "unreadable", "left"),
     [
         ({"a": {"t": 1}}, (), {("g", "u"): 1}),
@@ -141,7 +142,7 @@ def test_offset_beyond_its_log() -> None:
     assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 6}
 
 
-@each("end", [None, 9])
+@pytest.mark.parametrize("end", [None, 9])
 def test_unknown_lags_are_absent(end: int | None) -> None:
     """If the end of a log is unknown, its lag is absent, and so is the topic's sum of lags, which would otherwise drop."""
     found = values(partition_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))

@@ -28,7 +28,6 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.model.znodes.cluster import AdminState, BrokerRegistration, ControllerInfo, decode_broker
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
-from tests.support.cases import each
 from tests.support.group_brokers import active
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text())
@@ -208,7 +207,7 @@ def offsets_of(data: dict[str, bytes | None], latest: Mapping[TopicPartition, in
     return offset_rows(GroupReports({group.name: group for group in reports(data)}, logs=logs))
 
 
-@each("name", GROUPS)
+@pytest.mark.parametrize("name", GROUPS)
 def test_recorded_groups_are_readable(name: str) -> None:
     """Everything that consumers of 1.1.1 and 0.8.2.2 wrote is readable, and each znode is a row, sorted."""
     members, owners = recorded(name, "ids"), recorded(name, "owners")

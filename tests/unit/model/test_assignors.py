@@ -12,7 +12,6 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, balance, java_hash, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
-from tests.support.cases import each
 
 SCENARIOS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text(encoding="utf-8"))
 IDS = re.compile(r"/consumers/[^/]+/ids/(?P<consumer>[^/]+)")
@@ -64,7 +63,7 @@ WITH_OWNERS = [
 ]
 
 
-@each("scenario", WITH_OWNERS)
+@pytest.mark.parametrize("scenario", WITH_OWNERS)
 def test_recorded_owner_tables(scenario: str) -> None:
     """The registrations and topics of a recording give exactly the owners that its consumers claimed."""
     found = assign(RECORDED_STRATEGIES.get(scenario, "range"), recorded_subscribers(scenario))
@@ -291,7 +290,7 @@ def test_sticky_balances_topics_of_the_same_threads_together() -> None:
 PARTITIONS = [TopicPartition("t", n) for n in range(5)]
 
 
-@each(
+@pytest.mark.parametrize(
     ("owners", "expected"),
     [
         ("-----", "aaabb"),

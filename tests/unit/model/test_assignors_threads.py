@@ -7,12 +7,11 @@ import pytest
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.model.assignors import java_hash, java_order, threads_by_topic, topics_of
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, Pattern, decode_registration
-from tests.support.cases import each
 
 NAMES = ["__consumer_offsets", "__transaction_state", "orders", "orders-eu", "peer.w1", "peerXw1"]
 
 
-@each(
+@pytest.mark.parametrize(
     ("pattern", "subscribed", "expected"),
     [
         ("static", ["orders", "absent", "__consumer_offsets"], ["__consumer_offsets", "absent", "orders"]),
@@ -77,7 +76,7 @@ def test_threads_come_in_the_order_of_utf_16() -> None:
     assert threads_by_topic(members, []) == {"orders": ("c-0", "c\U0001f600-0", "c\uff5e-0")}
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", 0),

@@ -12,7 +12,6 @@ from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.model.checkpoint import LeftOffset, StreamOffset, TopicIdentity, first_identity, identity_after
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
 from pyspark_zkafka.model.nouns import OffsetStore, Topic, TopicPartition
-from tests.support.cases import each
 
 A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
 OFFSET = StreamOffset(
@@ -64,7 +63,7 @@ IN_ZOOKEEPER, IN_KAFKA = Range(10, 20, 10, 7), Range(10, 20, 5)
 LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("kafka", 5, None, (10, 20))
 
 
-@each(
+@pytest.mark.parametrize(
     ("before", "stores", "now", "moved"),  # None: an earlier version wrote the checkpoint
     [
         (IN_ZOOKEEPER, "zookeeper", "zookeeper", IN_ZOOKEEPER),
@@ -153,7 +152,9 @@ def test_first_identity() -> None:
     assert first_identity(topic, created - {A2}) == TopicIdentity("xYz", 77, 2)
 
 
-@each(("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)])
+@pytest.mark.parametrize(
+    ("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)]
+)
 def test_identity_after(positions: set[int], known: int) -> None:
     """New partitions become known up to the first one without a range."""
     topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
@@ -167,7 +168,7 @@ def test_pickle() -> None:
     assert pickle.loads(pickle.dumps(OFFSET)) == OFFSET
 
 
-@each(
+@pytest.mark.parametrize(
     ("identity", "topic_id", "czxid", "other"),
     [
         (TopicIdentity("i", 7), "i", 7, False),
@@ -191,7 +192,7 @@ def test_another_topic_of_the_same_name(
     assert identity.differs_from(Topic("a", {}, topic_id, czxid)) is other
 
 
-@each(
+@pytest.mark.parametrize(
     "found",
     [
         None,

@@ -9,7 +9,6 @@ import pytest
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.assignors import threads_by_topic, topics_of
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
-from tests.support.cases import each
 
 PATH = "/consumers/g/ids/g_bad"
 
@@ -19,7 +18,7 @@ def encoded(subscription: dict[str, int], pattern: str = "static") -> bytes:
     return json.dumps({"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": "0"}).encode()
 
 
-@each(
+@pytest.mark.parametrize(
     "data",
     [
         encoded({"t": 2_000_000_000}),
@@ -51,7 +50,7 @@ def test_threads_of_many_topics() -> None:
     assert (len(found["t0"]), len(found["t1"])) == (50_000, 50_001)
 
 
-@each(
+@pytest.mark.parametrize(
     "regex",
     ["(a+)+[.]", "(a|a)*[.]", "(.*)*[.]", "(((((a+)+b?)+c?)+d?)+e?)+[.]", "(a?){60}a{60}[.]", "(.*.*.*.*.*.*.*.*)[.]"],
 )
@@ -61,8 +60,8 @@ def test_regexes_that_backtrack(regex: str) -> None:
     assert topics_of(decode_registration(PATH, encoded({regex: 1}, "white_list")), names) == names[1:]
 
 
-@each("regex", ["(a)\\1", "(?>a+)", "((a{999}b){999}c){999}", "(a|" + "b" * 300_000 + ")"])
-@each("pattern", ["white_list", "black_list"])
+@pytest.mark.parametrize("regex", ["(a)\\1", "(?>a+)", "((a{999}b){999}c){999}", "(a|" + "b" * 300_000 + ")"])
+@pytest.mark.parametrize("pattern", ["white_list", "black_list"])
 def test_regexes_that_nobody_can_judge(regex: str, pattern: str) -> None:
     """A regex that takes unbounded time makes a registration unreadable."""
     with pytest.raises(CodecError, match="is a regex that takes a bounded time"):

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.model.topic_names import FilterError, topic_filter
-from tests.support.cases import each
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "java_patterns.json").read_text(encoding="utf-8"))
 NOT_SUPPORTED = {"[&&&a]", "[a&&]", "{2}", "((?!a$|).)*"}
 
 
-@each(("pattern", "expected"), [row for row in VECTORS["patterns"] if row[0] not in NOT_SUPPORTED])
+@pytest.mark.parametrize(("pattern", "expected"), [row for row in VECTORS["patterns"] if row[0] not in NOT_SUPPORTED])
 def test_like_java(pattern: str, expected: list[str] | None) -> None:
     """A pattern matches the names that Java's Pattern matches, and is refused if Java refuses it."""
     if expected is None:
@@ -24,7 +23,7 @@ def test_like_java(pattern: str, expected: list[str] | None) -> None:
         assert topic_filter(pattern).select(VECTORS["names"]) == set(expected)
 
 
-@each(
+@pytest.mark.parametrize(
     ("pattern", "name", "matches"), [("o{01}rders", "orders", True), ("o{002,010}", "oo", True), ("o{10}", "o{10}", False)]
 )
 def test_leading_zeros(pattern: str, name: str, matches: bool) -> None:
@@ -32,7 +31,7 @@ def test_leading_zeros(pattern: str, name: str, matches: bool) -> None:
     assert bool(topic_filter(pattern).select([name])) is matches
 
 
-@each("pattern", [r"\p{}", r"\P{}", r"\p", r"[\p{}]"])
+@pytest.mark.parametrize("pattern", [r"\p{}", r"\P{}", r"\p", r"[\p{}]"])
 def test_a_class_without_a_name(pattern: str) -> None:
     """A class without a name is a malformed pattern."""
     with pytest.raises(FilterError, match="an unknown class"):

@@ -30,7 +30,6 @@ from pyspark_zkafka.model.ledger import (
 )
 from pyspark_zkafka.model.nouns import LAST_MS, TopicPartition
 from pyspark_zkafka.model.offsets import canonical_json
-from tests.support.cases import each
 
 ENTRY = Entry(3, 7, 1000, "0f" * 16, "run", "write", 1_700_000_000_000)
 VALUES: dict[str, Any] = json.loads(encode(ENTRY))
@@ -43,7 +42,7 @@ def test_name() -> None:
     assert str(QueryName("zkafka", "8f1c", "orders")) == "zkafka-8f1c-orders"
 
 
-@each(
+@pytest.mark.parametrize(
     ("group", "owned"),
     [
         ("zkafka-8f1c.slots-4-0", True),
@@ -59,7 +58,7 @@ def test_owns(group: str, owned: bool) -> None:
     assert bool(QueryName("zkafka", "8f1c").groups([group])) is owned
 
 
-@each(
+@pytest.mark.parametrize(
     "name",
     [
         "",
@@ -105,21 +104,23 @@ def test_unknown_fields() -> None:
     assert decode(json.dumps(VALUES | {"more": [1]})) == ENTRY
 
 
-@each("sink", [SinkIdentity("orders", "a-b_cdefghijklmnopqrst"), SinkIdentity("orders", 77)])
+@pytest.mark.parametrize("sink", [SinkIdentity("orders", "a-b_cdefghijklmnopqrst"), SinkIdentity("orders", 77)])
 def test_topic(sink: SinkIdentity) -> None:
     """An entry may name the topic of its rows, which entries of earlier versions lack."""
     assert decode(encode(replace(ENTRY, sink=sink))) == replace(ENTRY, sink=sink)
     assert "sink" not in VALUES
 
 
-@each("sink", [1, "orders", {}, [], ["orders"], ["orders", None], ["a/b", 7], ["orders", -1], ["orders", True], [7, 7]])
+@pytest.mark.parametrize(
+    "sink", [1, "orders", {}, [], ["orders"], ["orders", None], ["a/b", 7], ["orders", -1], ["orders", True], [7, 7]]
+)
 def test_no_topic(sink: Any) -> None:
     """An entry with an invalid topic is unreadable."""
     with pytest.raises(LedgerError):
         decode(json.dumps(VALUES | {"sink": sink}))
 
 
-@each(
+@pytest.mark.parametrize(
     ("before", "is_replaced"),
     [
         (None, False),
@@ -134,7 +135,7 @@ def test_topic_created_again(before: SinkIdentity | None, is_replaced: bool) -> 
     assert SinkIdentity("orders", 77).replaces(before) is is_replaced
 
 
-@each(
+@pytest.mark.parametrize(
     "metadata",
     [
         "",
@@ -167,15 +168,15 @@ def test_unreadable(metadata: str) -> None:
     assert len(str(caught.value)) < 1_000
 
 
-@each("name", VALUES)
+@pytest.mark.parametrize("name", VALUES)
 def test_missing_field(name: str) -> None:
     """An entry that lacks a field is unreadable."""
     with pytest.raises(LedgerError):
         decode(json.dumps({key: value for key, value in VALUES.items() if key != name}))
 
 
-@each("name", ["v", "slot", "batch", "rows", "at"])
-@each(
+@pytest.mark.parametrize("name", ["v", "slot", "batch", "rows", "at"])
+@pytest.mark.parametrize(
     "value",
     [-1, 1.0, 7.5, 1e300, 10**30, 2**63, True, False, None, "7", [], [7], {}, float("nan"), float("inf"), float("-inf")],
 )
@@ -198,8 +199,8 @@ def test_other_version(version: int) -> None:
         decode(json.dumps(VALUES | {"v": version}))
 
 
-@each("name", ["digest", "run", "write"])
-@each("value", [None, 1, True, ["a"], {"a": "b"}, float("nan")])
+@pytest.mark.parametrize("name", ["digest", "run", "write"])
+@pytest.mark.parametrize("value", [None, 1, True, ["a"], {"a": "b"}, float("nan")])
 def test_no_text(name: str, value: Any) -> None:
     """A text field must be a string."""
     with pytest.raises(LedgerError):

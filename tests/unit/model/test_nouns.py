@@ -12,7 +12,6 @@ from pyspark_zkafka.model.nouns import (
     TopicPartition,
     session_text,
 )
-from tests.support.cases import each
 
 SESSIONS = [
     (1, "0x1"),
@@ -24,7 +23,7 @@ SESSIONS = [
 ]
 
 
-@each(("session", "text"), SESSIONS)
+@pytest.mark.parametrize(("session", "text"), SESSIONS)
 def test_sessions(session: int, text: str) -> None:
     """A session is shown as by Java's Long.toHexString, and parsed as a signed number."""
     assert session_text(session) == text
@@ -32,7 +31,9 @@ def test_sessions(session: int, text: str) -> None:
     assert ClaimOwner.parse(f"g_c@1@{text}") == ClaimOwner("g_c@1", session)
 
 
-@each("text", ["", "g_c1", "@0x1", "g_c1@1", "g_c1@0x", "g_c1@0x-1", "g_c1@0x1_0", "g_c1@0x10000000000000000"])
+@pytest.mark.parametrize(
+    "text", ["", "g_c1", "@0x1", "g_c1@1", "g_c1@0x", "g_c1@0x-1", "g_c1@0x1_0", "g_c1@0x10000000000000000"]
+)
 def test_no_owner(text: str) -> None:
     """Text without a member and a session of at most 64 bits is refused."""
     with pytest.raises(ValueError, match="consumer@0x1000a"):

@@ -26,7 +26,6 @@ from pyspark_zkafka.model.offsets import (
 )
 from pyspark_zkafka.model.offsets import resolve as resolve_with
 from pyspark_zkafka.retries import Retry
-from tests.support.cases import each
 
 resolve = partial(resolve_with, retry=Retry(0, 0.0, lambda s: None))
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -113,7 +112,7 @@ ENDS: dict[str, tuple[OffsetSpec, int]] = {
 PAIRS = [(start, end) for start in STARTS for end in ENDS if (start, end) != ("exact at the end", "exact")]
 
 
-@each(("start", "end"), PAIRS)
+@pytest.mark.parametrize(("start", "end"), PAIRS)
 def test_every_start_meets_every_end(start: str, end: str) -> None:
     """Each form of start works with each form of end, and an end before the start in time gives an empty range."""
     (start_spec, begin), (end_spec, until) = STARTS[start], ENDS[end]
@@ -123,7 +122,7 @@ def test_every_start_meets_every_end(start: str, end: str) -> None:
     assert found.outside == ()
 
 
-@each(("start", "end"), PAIRS)
+@pytest.mark.parametrize(("start", "end"), PAIRS)
 def test_two_requests_are_enough(start: str, end: str) -> None:
     """Offsets are requested twice, and a third time only if a timestamp needs the log's end."""
     logs = FakeLogs({A0: log()}, {A0: 16})
@@ -164,7 +163,7 @@ def test_ranges_keep_the_given_order() -> None:
     assert [r.partition for r in found.ranges] == [B0, A1, A0]
 
 
-@each(
+@pytest.mark.parametrize(
     ("start", "end", "expected", "outside"),
     [
         (3, LATEST, (10, 20), [("starting", 3)]),
@@ -210,7 +209,7 @@ def unstable() -> Log:
     return replace(log(), high_watermark=30)
 
 
-@each(
+@pytest.mark.parametrize(
     ("start", "end", "expected", "outside"),
     [
         (25, LATEST, (25, 25), []),
@@ -255,7 +254,7 @@ def elected(logs: FakeLogs, after: Log, pauses: list[float]) -> Callable[[float]
     return sleep
 
 
-@each(
+@pytest.mark.parametrize(
     ("start", "end", "expected"),
     [
         (18, LATEST, (18, 20)),
@@ -347,7 +346,7 @@ def test_start_after_end_is_an_error(start: int, end: int) -> None:
         resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
 
 
-@each(
+@pytest.mark.parametrize(
     ("start", "end", "expected"),
     [
         (FromEdge(LATEST, -3), LATEST, (17, 20)),
@@ -395,7 +394,7 @@ def test_times_before_the_plan() -> None:
     assert spec.at(500) == expected
 
 
-@each(
+@pytest.mark.parametrize(
     ("start", "end"),
     [
         (FromEdge(LATEST, -1), FromEdge(LATEST, -2)),

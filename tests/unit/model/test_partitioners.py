@@ -14,7 +14,6 @@ import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
 from pyspark_zkafka.model.partitioners import PARTITIONERS, Router, hash_keys
-from tests.support.cases import each
 
 HASHES_OF_KEYS = ("murmur2", "murmur3", "crc32", "fnv1a")
 murmur2, murmur3 = partial(hash_keys, "murmur2"), partial(hash_keys, "murmur3")
@@ -39,7 +38,7 @@ def keys_of(recorded: dict[str, Any], kind: pa.DataType | None = None) -> pa.Arr
     return pa.array([bytes.fromhex(key) for key in column(recorded["keys"])], kind or pa.binary())
 
 
-@each("index", range(len(JAVA["partition_counts"])))
+@pytest.mark.parametrize("index", range(len(JAVA["partition_counts"])))
 def test_default_partition_equals_java(index: int) -> None:
     """The default partitioner chooses the partitions of BuiltInPartitioner.partitionForKey."""
     router = Router("t", JAVA["partition_counts"][index], [0])
@@ -47,8 +46,8 @@ def test_default_partition_equals_java(index: int) -> None:
     assert routed.tolist() == [chosen[index] for chosen in column(JAVA["keys"], 2)]
 
 
-@each("index", range(len(LIBRDKAFKA["partition_counts"])))
-@each(("partitioner", "place"), [("murmur2", 1), ("crc32", 2), ("fnv1a", 3)])
+@pytest.mark.parametrize("index", range(len(LIBRDKAFKA["partition_counts"])))
+@pytest.mark.parametrize(("partitioner", "place"), [("murmur2", 1), ("crc32", 2), ("fnv1a", 3)])
 def test_partition_equals_librdkafka(partitioner: str, place: int, index: int) -> None:
     """The partitioners of librdkafka choose the same partitions as librdkafka, even for the lowest FNV-1a."""
     router = Router("t", LIBRDKAFKA["partition_counts"][index], [0], partitioner)
@@ -64,8 +63,8 @@ def test_murmur3_equals_published_vectors() -> None:
     assert routed.tolist() == ((expected & 0x7FFFFFFF) % 1000).tolist()
 
 
-@each("partitioner", PARTITIONERS)
-@each("turns", JAVA["turns"])
+@pytest.mark.parametrize("partitioner", PARTITIONERS)
+@pytest.mark.parametrize("turns", JAVA["turns"])
 def test_null_keys_take_turns_as_in_java(turns: dict[str, Any], partitioner: str) -> None:
     """Rows without a key are sent in turn to the partitions with a leader, or to all if none has one."""
     router = Router("t", turns["partitions"], turns["available"], partitioner)
@@ -166,8 +165,8 @@ def test_murmur2_equals_java_in_small_batches(rows: int) -> None:
     assert found == HASHES
 
 
-@each("name", HASHES_OF_KEYS)
-@each("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("name", HASHES_OF_KEYS)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_strings_hash_as_their_utf8(name: str, kind: pa.DataType) -> None:
     """A string key has the hash of its UTF-8 bytes."""
     texts = ["", "a", "Zoë", "日本語", "🚀"]

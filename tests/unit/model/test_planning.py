@@ -35,7 +35,6 @@ from pyspark_zkafka.model.planning import (
     split_ranges,
     subscribed_partitions,
 )
-from tests.support.cases import each
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 
@@ -59,7 +58,7 @@ def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
 # --- subscriptions
 
 
-@each(
+@pytest.mark.parametrize(
     ("subscription", "names", "expected"),
     [
         (Subscribe(("b", "a", "b")), ["z"], ["a", "b"]),
@@ -131,7 +130,7 @@ def at(*partitions: TopicPartition) -> OffsetSpec:
 A1, A7, X0, X1 = TopicPartition("a", 1), TopicPartition("a", 7), TopicPartition("x", 0), TopicPartition("x", 1)
 
 
-@each(
+@pytest.mark.parametrize(
     ("spec", "subscription", "says"),
     [
         (at(A), Subscribe(("a",)), "s does not name a-1; name every partition"),
@@ -151,7 +150,7 @@ def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: S
         check_named(spec, subscription, snapshot, [A, A1])
 
 
-@each(
+@pytest.mark.parametrize(
     ("spec", "subscription"),
     [
         (at(A, A1, X0), Subscribe(("a", "x"))),
@@ -322,7 +321,7 @@ BROKER = Broker(
 )
 
 
-@each(
+@pytest.mark.parametrize(
     ("listener", "expected"),
     [
         (Listener(), "10.0.0.1:9092"),

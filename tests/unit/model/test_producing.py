@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+import pytest
+
 from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import OVERDUE, Batch, Produce, ProducerId, Producing
-from tests.support.cases import each
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_PRODUCER_ID = 6, 7, 10, 19, 59
@@ -35,7 +36,9 @@ def elect(task: Producing, number: int) -> None:
     task.lead({T0: 2})
 
 
-@each("event", [*map(refused, (NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS)), lose_connection, elect])
+@pytest.mark.parametrize(
+    "event", [*map(refused, (NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS)), lose_connection, elect]
+)
 def test_timeout_after_acknowledgements(event: Event) -> None:
     """An acknowledgement restarts the timeout of waiting batches, also if the leader changes or refuses after it."""
     task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
@@ -76,7 +79,7 @@ def test_new_batches_wait_for_the_new_producer_id() -> None:
     assert task.needs_producer
 
 
-@each("code", [NOT_ENOUGH_REPLICAS, UNKNOWN_PRODUCER_ID])
+@pytest.mark.parametrize("code", [NOT_ENOUGH_REPLICAS, UNKNOWN_PRODUCER_ID])
 def test_nothing_is_sent_after_a_drop(code: int) -> None:
     """A batch in flight is not sent again once the batches before or after it are dropped, until the next task begins."""
     task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)

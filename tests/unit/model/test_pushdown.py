@@ -10,13 +10,12 @@ import pytest
 
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
-from tests.support.cases import each
 
 OPERATORS: tuple[Operator, ...] = ("=", ">", ">=", "<", "<=")
 T3 = TopicPartition("m", 3)
 
 
-@each(
+@pytest.mark.parametrize(
     ("operator", "value", "admitted"),
     [
         ("=", 3, True),
@@ -39,7 +38,7 @@ def test_partitions_are_left_out(operator: Operator, value: Any, admitted: bool)
     assert pushed_filters([Comparison("partition", operator, value)]).admits(T3) is admitted
 
 
-@each(
+@pytest.mark.parametrize(
     ("operator", "value", "admitted"),
     [
         ("=", "m", True),
@@ -59,8 +58,8 @@ def test_topics_are_left_out(operator: Operator, value: Any, admitted: bool) -> 
     assert pushed_filters([Comparison("topic", operator, value)]).admits(T3) is admitted
 
 
-@each("operator", OPERATORS)
-@each(
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize(
     ("column", "value"), [("partition", "2"), ("partition", None), ("partition", Decimal(2)), ("topic", 5), ("topic", None)]
 )
 def test_what_cannot_be_compared_is_left_to_the_engine(column: str, operator: Operator, value: Any) -> None:
@@ -74,7 +73,7 @@ def test_lists_with_strangers_are_left_to_the_engine(column: str, values: tuple[
     assert pushed_filters([Comparison(column, "in", values)]).admits(T3)
 
 
-@each(
+@pytest.mark.parametrize(
     ("comparisons", "expected"),
     [
         ([("=", 50)], (50, 51)),

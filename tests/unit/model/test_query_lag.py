@@ -16,7 +16,6 @@ from pyspark_zkafka.model.query_lag import (
     parse_source_offsets,
     query_lag,
 )
-from tests.support.cases import each
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 READ = QueryLag("orders", "id", "run", 3, "2026-11-21T02:41:05.441Z", 0, records=10)
@@ -37,7 +36,7 @@ def test_offsets_of_the_progress_are_read() -> None:
     assert found == SourceOffsets(StreamOffset.from_json(end.to_json()), {T0: 9})
 
 
-@each("end", ["None", "null", "7", '{"t":{"0":5}}', '{"version":1}', '{"version":2,"topics":{}}'])
+@pytest.mark.parametrize("end", ["None", "null", "7", '{"t":{"0":5}}', '{"version":1}', '{"version":2,"topics":{}}'])
 def test_other_sources_are_ignored(end: str) -> None:
     """The offsets of other sources, such as Spark's own Kafka source, give None."""
     assert parse_source_offsets(end, "None") is None
@@ -85,7 +84,7 @@ def test_rebalances_are_changes_of_the_owned_partitions(owned: list[Any], rebala
     assert history.rebalances == rebalances
 
 
-@each(
+@pytest.mark.parametrize(
     ("batches", "commits"),
     [
         ([{T0: 5, T1: 5}, {T0: 6, T1: 5}, {T0: 7, T1: 7}, {T0: 7}], 3),

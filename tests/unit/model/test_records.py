@@ -25,7 +25,6 @@ from pyspark.sql.types import (
 from pyspark_zkafka.engines import arrow_schema, struct_type
 from pyspark_zkafka.errors import OptionError, UnreadableRecord
 from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, build_batch, frame_schema, require_projection
-from tests.support.cases import each
 
 MAX_MS = (2**63 - 1) // 1000
 
@@ -156,7 +155,7 @@ def test_columns_that_may_be_null() -> None:
     )
 
 
-@each(
+@pytest.mark.parametrize(
     ("ddl", "problem"),
     [
         ("body string", "there is no column 'body'; there are key, value, topic, partition, offset, timestamp,"),
@@ -227,8 +226,8 @@ def test_all_values_may_be_null(kind: str) -> None:
     assert column([FakeMessage(0, v=None), FakeMessage(1, v=None)], f"value {kind}") == [None, None]
 
 
-@each("name", ["key", "value"])
-@each("bad", [b"\xff", b"ok\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
+@pytest.mark.parametrize("name", ["key", "value"])
+@pytest.mark.parametrize("bad", [b"\xff", b"ok\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 def test_invalid_utf8_names_the_record(name: str, bad: bytes) -> None:
     """Invalid UTF-8 in a column declared as string is an error with column, topic, partition and offset."""
     messages = [FakeMessage(40), FakeMessage(41, **{name[0]: bad}), FakeMessage(42)]  # type: ignore[arg-type]
@@ -246,13 +245,13 @@ def test_topic_and_partition() -> None:
     assert column(messages, "partition int") == [3, 3]
 
 
-@each("offsets", [[7], [0, 1, 2], [5, 6, 9], [5, 8, 9], [2**62, 2**62 + 1], [2**63 - 1], [0, 2**63 - 1]])
+@pytest.mark.parametrize("offsets", [[7], [0, 1, 2], [5, 6, 9], [5, 8, 9], [2**62, 2**62 + 1], [2**63 - 1], [0, 2**63 - 1]])
 def test_offsets(offsets: list[int]) -> None:
     """Offsets are the messages' own, with and without gaps, up to the largest."""
     assert column([FakeMessage(o) for o in offsets], "offset bigint") == offsets
 
 
-@each(
+@pytest.mark.parametrize(
     ("time", "micros", "kind"),
     [
         ((1, 1_700_000_000_123), 1_700_000_000_123_000, 0),

@@ -24,7 +24,6 @@ from pyspark_zkafka.model.resumption import (
     start_of,
     topic_created_again,
 )
-from tests.support.cases import each
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_mzxids(planned: Range, stored: StoredOffset, last: StoredOffset | None,
 LEFT_KAFKA, LEFT_ZOOKEEPER = LeftOffset("kafka", 50, None, (60,)), LeftOffset("zookeeper", 50, 7, (60,))
 
 
-@each(
+@pytest.mark.parametrize(
     ("planned", "stored", "expected"),
     [
         # After a reset, the query has read on in one store, and now reads both.
@@ -154,7 +153,7 @@ def test_precedence() -> None:
     assert tuple(rule for _, rule, _ in cases[:-1]) == RULES
 
 
-@each(
+@pytest.mark.parametrize(
     ("facts", "position"),
     [
         (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mzxid=9)), 7),

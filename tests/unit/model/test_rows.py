@@ -11,7 +11,6 @@ import pytest
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.model import rows as row_module
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, check_columns, gathered, outgoing
-from tests.support.cases import each
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 MICROS = pa.timestamp("us", tz="UTC")
@@ -37,7 +36,7 @@ def only(found: pa.RecordBatch, topic: str | None = "t") -> OutgoingBatch:
 # --- check_columns
 
 
-@each(
+@pytest.mark.parametrize(
     "columns",
     [
         {"value": pa.string()},
@@ -57,7 +56,7 @@ def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
     check_columns(pa.schema(list(columns.items())), "t")
 
 
-@each(
+@pytest.mark.parametrize(
     ("columns", "says"),
     [
         ({"key": pa.binary()}, "there is no column value; there are key"),
@@ -191,8 +190,8 @@ def test_null_topic_is_an_error() -> None:
         next(found)
 
 
-@each("kind", [pa.string(), pa.large_string()])
-@each(
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize(
     ("name", "shown"),
     [
         (b"a\0b", r"'a\\x00b'"),
@@ -246,7 +245,7 @@ def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataTy
         assert column.to_pylist() == [b"gr\xc3\xbcn", None, b""]
 
 
-@each(
+@pytest.mark.parametrize(
     ("microseconds", "milliseconds"),
     [
         (1_000, 1),
@@ -258,7 +257,7 @@ def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataTy
         (253_402_300_799_999_999, 253_402_300_799_999),
     ],
 )
-@each("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "GMT+05:00", "UTC+3", "PST", "Z", "No/Such"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "GMT+05:00", "UTC+3", "PST", "Z", "No/Such"])
 def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, zone: str) -> None:
     """Microseconds are cut off as in Java, in any time zone, even one unknown to Arrow, and null stays null."""
     column = at(microseconds, None).cast(pa.timestamp("us", tz=zone))
@@ -268,7 +267,7 @@ def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, 
     assert timestamp_ms.to_pylist() == [milliseconds, None]
 
 
-@each(
+@pytest.mark.parametrize(
     ("microseconds", "shown"),
     [
         (999, "1970-01-01T00:00:00.000999Z"),
@@ -283,7 +282,7 @@ def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, 
         (-(2**63), "-9223372036854775808 us since 1970"),
     ],
 )
-@each("zone", ["UTC", "Europe/Berlin", "GMT+05:00"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "GMT+05:00"])
 def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int, shown: str, zone: str) -> None:
     """A timestamp that floors to 0 ms or less is an error that shows it, since 0 would mean "now" to the client."""
     column = at(None, 5_000, microseconds).cast(pa.timestamp("us", tz=zone))
@@ -296,7 +295,7 @@ def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int, shown:
     assert f"timestamp is {shown} in row 2" in str(caught.value)
 
 
-@each("unit", ["us", "ms", "ns"])
+@pytest.mark.parametrize("unit", ["us", "ms", "ns"])
 def test_null_timestamps_are_left_to_the_producer(unit: str) -> None:
     """Null timestamps are no error, nor are those with which records without a timestamp are read."""
     column = at(None, -1_000, 5_000).cast(pa.timestamp(unit, tz="UTC"))

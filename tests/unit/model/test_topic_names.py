@@ -12,16 +12,17 @@ from pyspark_zkafka.model.topic_names import (
     shown_name,
     topic_filter,
 )
-from tests.support.cases import each
 
 
-@each("name", ["a", "0", "A.b_c-9", "...", "-", "__consumer_offsets", "x" * 249, "x" * 255])
+@pytest.mark.parametrize("name", ["a", "0", "A.b_c-9", "...", "-", "__consumer_offsets", "x" * 249, "x" * 255])
 def test_allowed(name: str) -> None:
     """Up to 255 letters, digits, dots, underscores and hyphens are allowed, as in Kafka before 0.10."""
     assert is_topic_name(name)
 
 
-@each("name", ["", ".", "..", "x" * 256, "a b", "a/b", "a\0b", "a,b", "a\n", "\u00e4", "\u0663", "\ud800", "a:b"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "x" * 256, "a b", "a/b", "a\0b", "a,b", "a\n", "\u00e4", "\u0663", "\ud800", "a:b"]
+)
 def test_not_allowed(name: str) -> None:
     """Other characters and the names '.' and '..' are refused."""
     assert not is_topic_name(name)
@@ -50,7 +51,7 @@ def test_description() -> None:
     assert many.startswith("subscribe names the topics '0/', '1/', '2/', '3/', '4/' and 2 more; ")
 
 
-@each(
+@pytest.mark.parametrize(
     ("regex", "yes", "no"),
     [
         ("orders", ["orders"], ["order", "orders2", "Orders"]),
@@ -94,7 +95,7 @@ def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
     assert topic_filter(regex).select([*yes, *no]) == set(yes)
 
 
-@each(
+@pytest.mark.parametrize(
     ("regex", "says"),
     [
         ("a)", r"a \) without its \(, at character 1"),

@@ -14,7 +14,6 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.view_tables import VIEWS, build_view, require_view_projection, restrict, timestamp_us
 from pyspark_zkafka.options.batch import parse_read
-from tests.support.cases import each
 
 DOCS = Path(__file__).parents[3] / "docs" / "columns.md"
 ZOOKEEPER = {"zookeeper.connect": "zk:2181"}
@@ -50,7 +49,7 @@ def test_docs_have_every_column() -> None:
     assert [list(columns.items()) for columns in documented.values()] == [list(v.columns.items()) for v in VIEWS.values()]
 
 
-@each("view", VIEWS)
+@pytest.mark.parametrize("view", VIEWS)
 def test_whole_schema_is_a_projection(view: str) -> None:
     """A view can be built with the schema that Spark passes back for its columns, even without rows."""
     schema = arrow_schema(struct_type(VIEWS[view].schema))
@@ -87,7 +86,7 @@ def test_wrong_projection() -> None:
         require_view_projection("offsets", pa.schema([pa.field("lag", pa.int64(), nullable=False)]))
 
 
-@each(
+@pytest.mark.parametrize(
     ("ms", "us"),
     [
         (None, None),
@@ -114,7 +113,7 @@ def test_restrict() -> None:
     assert restrict(Assign(()), ["a"]) == []
 
 
-@each("view", VIEWS)
+@pytest.mark.parametrize("view", VIEWS)
 def test_options_beside_a_view(view: str) -> None:
     """Each view except the plan can be read without options, with connection options, and with its restrictions."""
     fits = {} if view in ("brokers", "controller", "members") else {"subscribe": "a,b"}
@@ -124,7 +123,7 @@ def test_options_beside_a_view(view: str) -> None:
     assert (options.view, options.group) == (view, group.get("group.id"))
 
 
-@each(
+@pytest.mark.parametrize(
     ("view", "options", "problem"),
     [
         ("brokers", {"subscribe": "a"}, "view=brokers cannot be restricted to topics; leave out subscribe"),
@@ -149,7 +148,7 @@ def test_plan_of_a_read() -> None:
         parse_read({**ZOOKEEPER, "view": "plan"})
 
 
-@each("view", ["admin", "configs"])
+@pytest.mark.parametrize("view", ["admin", "configs"])
 def test_views_that_need_zookeeper(view: str) -> None:
     """A view that needs ZooKeeper is refused without it."""
     with pytest.raises(OptionError, match=f"view={view} .* needs zookeeper.connect"):

@@ -13,7 +13,6 @@ from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, Subscribe
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import ConnectionOptions, ZooKeeperConfig
-from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -41,7 +40,7 @@ def test_read_defaults() -> None:
     )
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "name", "value"),
     [
         ({"subscribe": " b, a ,"}, "subscription", Subscribe(("b", "a"))),
@@ -103,7 +102,7 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
     assert parse_read(given).connection.client_rack == "Rack-1"
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)"),
@@ -172,7 +171,7 @@ def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
     assert any(says in problem for problem in problems(parse_read, {**ZK, **given}))
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         (
@@ -186,7 +185,7 @@ def test_groups_need_zookeeper(given: dict[str, str], says: str) -> None:
     assert says in only_problem(parse_read, {**BROKERS, **given})
 
 
-@each("membership", [{}, {"groupMembership": "none"}, {"groupMembership": "kafka"}])
+@pytest.mark.parametrize("membership", [{}, {"groupMembership": "none"}, {"groupMembership": "kafka"}])
 def test_stores_without_zookeeper(membership: dict[str, str]) -> None:
     """Without ZooKeeper, reads, streams and writes have a group's offsets in Kafka by default."""
     group = {**BROKERS, "group.id": "g"}
@@ -213,7 +212,7 @@ BOUNDS = [
 ]
 
 
-@each(("given", "start", "end"), BOUNDS)
+@pytest.mark.parametrize(("given", "start", "end"), BOUNDS)
 def test_precedence_of_starts_and_ends(given: dict[str, str], start: object, end: object) -> None:
     """One timestamp for all partitions overrides timestamps by partition, which override offsets."""
     options = parse_read({**READ, **given})

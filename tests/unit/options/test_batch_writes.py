@@ -10,7 +10,6 @@ from pyspark_zkafka.model.partitioners import PARTITIONERS
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.batch import parse_append, parse_write
 from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, WriteOptions, ZooKeeperConfig
-from tests.support.cases import each
 from tests.support.option_problems import only_problem
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -26,7 +25,7 @@ def test_write_defaults() -> None:
     )
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"topic": ""}, "topic must not be empty; set a value or leave it out"),
@@ -78,7 +77,7 @@ def test_options_that_spark_reads() -> None:
     assert parse_append(raw, overwrite=False, is_stream=True) == parse_write(NOWHERE)
 
 
-@each(
+@pytest.mark.parametrize(
     ("more", "overwrite", "is_stream", "expected"),
     [
         ({"commitOffsets": "{}"}, False, True, r"\[INVALID_OPTIONS\] commitOffsets .* readStream"),
@@ -96,7 +95,7 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
         parse_append({**NOWHERE, **more}, overwrite=overwrite, is_stream=is_stream)
 
 
-@each(
+@pytest.mark.parametrize(
     ("more", "expected"),
     [
         ({"writerName": "a", "batchId": "1"}, "writerName needs deliveryGuarantee=exactly-once.*batchId needs"),

@@ -13,7 +13,6 @@ import pytest
 from pyspark_zkafka.options.client_properties import Role, is_secret, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.token_providers import PROVIDER
-from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JAVA: dict[str, Any] = json.loads((VECTORS / "java_config_names.json").read_text(encoding="utf-8"))
@@ -38,7 +37,7 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
     return problem
 
 
-@each(
+@pytest.mark.parametrize(
     ("role", "given", "expected"),
     [
         ("consumer", {"request.timeout.ms": "20000"}, {"socket.timeout.ms": "20000"}),
@@ -118,7 +117,7 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
     assert good(given, role) == expected
 
 
-@each(
+@pytest.mark.parametrize(
     ("role", "given", "problem"),
     [
         ("producer", {"acks": "2"}, r"kafka.acks is '2'; expected one of all, 0, 1"),
@@ -257,7 +256,7 @@ def test_a_malformed_secret_is_not_shown(name: str) -> None:
     assert all(KEPT not in problem for role in ROLES for problem in translate({name: KEPT}, role)[1])
 
 
-@each(
+@pytest.mark.parametrize(
     ("role", "given", "problem"),
     [
         ("consumer", {"fetch.max.bytes": "1000"}, r"`fetch.max.bytes` must be >= `message.max.bytes`"),
@@ -328,7 +327,7 @@ def test_idempotence(given: dict[str, str]) -> None:
     assert "when `enable.idempotence` is true" in problem
 
 
-@each(
+@pytest.mark.parametrize(
     ("role", "given"),
     [
         ("consumer", {"max.poll.interval.ms": "10000"}),

@@ -25,7 +25,6 @@ from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.producer import producer_properties
-from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "librdkafka_config_names.json"
@@ -88,7 +87,7 @@ def test_the_nearest_name(slip: str, meant: str) -> None:
         parse_connection({**BROKERS, f"kafka.{slip}": "1"}, "write" if meant == "acks" else "read")
 
 
-@each(("name", "value"), [("no.such", "1"), ("isolation.level", "many"), ("fetch.min.bytes", "0")])
+@pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("isolation.level", "many"), ("fetch.min.bytes", "0")])
 def test_an_executor_with_another_librdkafka(name: str, value: str) -> None:
     """If a task's librdkafka refuses a property that the driver's accepts, the error names the property and the remedy."""
     with pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*same librdkafka") as caught:
@@ -105,7 +104,7 @@ def test_secrets_that_librdkafka_refuses(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "open-sesame" not in problem
 
 
-@each("value", ["12", "007", "1.5", "0x10", "12 monkeys", "-", " \u0663", "1_000", "9" * 600])
+@pytest.mark.parametrize("value", ["12", "007", "1.5", "0x10", "12 monkeys", "-", " \u0663", "1_000", "9" * 600])
 def test_text_that_looks_like_a_number(value: str) -> None:
     """Text is passed on unchanged, even if it looks like a number."""
     assert parsed({"kafka.client.id": value}).kafka == {"client.id": value.strip()}
@@ -161,7 +160,9 @@ def test_names_that_no_property_can_have(name: str) -> None:
     assert validate(name, "no-such-plugin") == UNKNOWN
 
 
-@each("name", ["bootstrap.servers", "client.id", "ssl.ca.location", "sasl.password", "test.mock.broker.rtt", "no.such"])
+@pytest.mark.parametrize(
+    "name", ["bootstrap.servers", "client.id", "ssl.ca.location", "sasl.password", "test.mock.broker.rtt", "no.such"]
+)
 def test_values_with_a_zero_byte(name: str) -> None:
     """A value that librdkafka would truncate at a zero byte is a problem for every property, and a secret is not shown."""
     (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
@@ -172,8 +173,8 @@ def test_values_with_a_zero_byte(name: str) -> None:
 KERBEROS = {"kafka.security.protocol": "sasl_ssl"}
 
 
-@each("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])
-@each("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
+@pytest.mark.parametrize("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
 def test_kerberos_without_its_extra(login: dict[str, str], protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kerberos without the extra is refused before anything connects, and with it accepted."""
     given = {"kafka.security.protocol": protocol, **login}

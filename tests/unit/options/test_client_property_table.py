@@ -11,7 +11,6 @@ import pytest
 from pyspark_zkafka.options.client_properties import Role, translate, validate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, parse_jaas
 from pyspark_zkafka.token_providers import PROVIDER
-from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JAVA: dict[str, Any] = json.loads((VECTORS / "java_config_names.json").read_text(encoding="utf-8"))
@@ -43,14 +42,14 @@ def test_each_row_has_an_existing_name() -> None:
     assert ({row.name for row in PROPERTIES} | set(REFUSED)) - known == set()
 
 
-@each("row", [r for r in PROPERTIES if r.targets != "" and r.name != PROVIDER])
+@pytest.mark.parametrize("row", [r for r in PROPERTIES if r.targets != "" and r.name != PROVIDER])
 def test_librdkafka_has_the_target_for_the_client(row: Any) -> None:
     """librdkafka has each target of a row for the clients of the row."""
     scopes = LIBRDKAFKA["properties"]
     assert all(scopes[target] in ("*", row.clients) for target in row.target_names())
 
 
-@each(
+@pytest.mark.parametrize(
     ("role", "name", "replacement"),
     [
         ("consumer", "auto.offset.reset", "use startingOffsets"),
@@ -88,20 +87,20 @@ def test_reasons(role: Role, name: str, replacement: str) -> None:
     assert "kept-from-eyes" not in problem
 
 
-@each("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_remedies(name: str) -> None:
     """Each reason has a remedy, in one line without a final stop."""
     assert any(verb in REFUSED[name] for verb in ("remove it", "use ", "cast them"))
     assert "\n" not in REFUSED[name]
 
 
-@each(("text", "module", "options"), [row for row in JAAS["texts"] if row[1] is not None])
+@pytest.mark.parametrize(("text", "module", "options"), [row for row in JAAS["texts"] if row[1] is not None])
 def test_reads_what_java_reads(text: str, module: str, options: dict[str, str]) -> None:
     """Login module and options are those that JaasContext finds, with quotes, escapes, comments and repeated names."""
     assert parse_jaas(text) == (module, options)
 
 
-@each("text", [row[0] for row in JAAS["texts"] if row[1] is None])
+@pytest.mark.parametrize("text", [row[0] for row in JAAS["texts"] if row[1] is None])
 def test_refuses_what_java_refuses(text: str) -> None:
     """A line that Java refuses is refused with the right form, but without the line's own text."""
     with pytest.raises(ValueError, match=r'required username="\.\.\." password="\.\.\.";$') as refused:

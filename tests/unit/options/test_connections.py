@@ -11,7 +11,6 @@ from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
 from pyspark_zkafka.options.option import Scope
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
-from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -25,7 +24,7 @@ def test_a_cluster_must_be_named(parse: Any) -> None:
     assert any(expected in problem for problem in problems(parse, {"kafka.bootstrap.servers": " "}))
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "hosts", "chroot"),
     [
         ("zk", "zk:2181", ""),
@@ -50,7 +49,7 @@ def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
     assert found.connect == hosts + chroot
 
 
-@each(
+@pytest.mark.parametrize(
     "text",
     [
         "",
@@ -123,7 +122,7 @@ def test_acl_of_groups() -> None:
     assert says == ("zookeeper.acl=readable requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location")
 
 
-@each(
+@pytest.mark.parametrize(
     "text",
     [
         "",
@@ -204,9 +203,9 @@ def test_isolation_level(given: str | None, expected: bool) -> None:
     assert parse_connection(options).read_committed is expected
 
 
-@each("scope", ["read", "stream", "write"])
-@each("name", ["kafka.metadata.broker.list", "Kafka.Metadata.Broker.List"])
-@each("others", [{}, {"zookeeper.connect": "zk:2181"}, {"kafka.bootstrap.servers": "k:1"}])
+@pytest.mark.parametrize("scope", ["read", "stream", "write"])
+@pytest.mark.parametrize("name", ["kafka.metadata.broker.list", "Kafka.Metadata.Broker.List"])
+@pytest.mark.parametrize("others", [{}, {"zookeeper.connect": "zk:2181"}, {"kafka.bootstrap.servers": "k:1"}])
 def test_brokers_by_their_old_name(others: dict[str, str], name: str, scope: Scope) -> None:
     """metadata.broker.list is an alias of kafka.bootstrap.servers, with and without ZooKeeper."""
     connection = parse_connection({name: " k:1 ", **others}, scope)
@@ -220,7 +219,7 @@ def test_brokers_by_two_names() -> None:
         parse_connection({"kafka.Bootstrap.Servers": "k:1", "kafka.metadata.broker.list": "k:2"})
 
 
-@each(
+@pytest.mark.parametrize(
     "servers",
     ["k", "k:9092,", "k1:1, k2:2", "[::1]:9092", "[::1]", "::1", "[fe80::1%eth0]:1", "SASL_SSL://k:9093", "a_b.c-d:1"],
 )
@@ -229,7 +228,7 @@ def test_brokers(servers: str) -> None:
     assert parse_connection({"kafka.bootstrap.servers": servers}).bootstrap_servers == servers.strip()
 
 
-@each(
+@pytest.mark.parametrize(
     "servers",
     [
         ",", "http://k:9092", "k:http", "k/9092", "k1:1 k2:2", "k:123456", "k:65536", "a:1,b:0",

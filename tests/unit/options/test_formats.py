@@ -9,7 +9,6 @@ import pytest
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, RegistryOptions
-from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 
 READ = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
@@ -91,7 +90,7 @@ def test_writes() -> None:
         assert (found.auto_register, found.use_latest, found.normalize) == expected
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "problem"),
     [
         ({"value.format": "avro"}, "value.format=avro needs value.schema"),
@@ -148,7 +147,7 @@ def test_all_problems_at_once() -> None:
     assert len(problems(parse_read, given)) == 4
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "problem"),
     [
         ({"mode": "PERMISSIVE", "value.format": "string"}, "mode is an option of a read or stream, not of a write"),

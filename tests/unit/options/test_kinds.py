@@ -16,10 +16,9 @@ from pyspark_zkafka.options.kinds import (
     integer,
     text,
 )
-from tests.support.cases import each
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "form"),
     [
         (integer(0), "integer >= 0"),
@@ -36,7 +35,7 @@ def test_forms(kind: Kind, form: str) -> None:
     assert kind.form == form
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "written", "value"),
     [
         (integer(1), "+7", 7),
@@ -80,7 +79,7 @@ def test_empty_text() -> None:
         text().read("x", "")
 
 
-@each(
+@pytest.mark.parametrize(
     ("pattern", "selected"),
     [
         (r"\Qa.b\E|c", {"a.b"}),
@@ -99,7 +98,7 @@ def test_java_patterns(pattern: str, selected: set[str]) -> None:
     assert set(requested_topics(subscription, ["a", "b", "a.b", "a-b", "aab"])) == selected
 
 
-@each(
+@pytest.mark.parametrize(
     ("pattern", "part"),
     [
         (

@@ -16,13 +16,12 @@ from pyspark_zkafka.options.kinds import (
     TIMESTAMPS,
     Kind,
 )
-from tests.support.cases import each
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ENDLESS = "9" * 5000
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
         (STARTING_OFFSETS, "earliest", OffsetSpec("o", everywhere=EARLIEST)),
@@ -54,7 +53,7 @@ def test_offsets_are_parsed(kind: Kind, text: str, expected: object) -> None:
     assert kind.read("o", text) == expected
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "text", "says"),
     [
         (STARTING_OFFSETS, '{"a": {"0": -3}}', "o has the offset -3"),
@@ -98,7 +97,7 @@ def test_bad_offsets_are_refused(kind: Kind, text: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "text", "name"),
     [
         (PARTITIONS, '{"a": [0], "a": [1]}', "'a'"),
@@ -126,7 +125,7 @@ def test_timestamps_are_parsed() -> None:
     assert spec == OffsetSpec("t", by_partition=expected)
 
 
-@each(
+@pytest.mark.parametrize(
     "text",
     [
         "latest",
@@ -162,7 +161,7 @@ def test_assignment_is_parsed(text: str, expected: tuple[TopicPartition, ...]) -
     assert PARTITIONS.read("assign", text) == Assign(expected)
 
 
-@each(
+@pytest.mark.parametrize(
     "text",
     [
         "a",

@@ -6,10 +6,9 @@ import pytest
 
 from pyspark_zkafka.model.offsets import Ago, AtTimestamp
 from pyspark_zkafka.options.kinds import parse_datetime_ms, parse_duration_ms, parse_iso_duration_ms, parse_time
-from tests.support.cases import each
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "expected_ms"),
     [
         ("15m", 900_000),
@@ -36,14 +35,16 @@ def test_durations(text: str, expected_ms: int) -> None:
     assert parse_duration_ms(text) == expected_ms
 
 
-@each("text", ["", "m", "-5s", "1.5h", "10 s 5", "5 5", "3 fortnights", "1 month", "٣s", "1" * 19, "5,s", "interval"])
+@pytest.mark.parametrize(
+    "text", ["", "m", "-5s", "1.5h", "10 s 5", "5 5", "3 fortnights", "1 month", "٣s", "1" * 19, "5,s", "interval"]
+)
 def test_what_is_no_duration(text: str) -> None:
     """A malformed duration is refused with examples."""
     with pytest.raises(ValueError, match='a duration such as 15m, 10s, 500ms or "1 hour 30 minutes"'):
         parse_duration_ms(text)
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "milliseconds"),
     [
         ("P7D", 604_800_000),
@@ -61,14 +62,14 @@ def test_durations_of_iso_8601(text: str, milliseconds: int) -> None:
     assert parse_iso_duration_ms(text) == milliseconds
 
 
-@each("text", ["", "P", "PT", "10", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D", "1 month"])
+@pytest.mark.parametrize("text", ["", "P", "PT", "10", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D", "1 month"])
 def test_malformed_durations_of_iso_8601(text: str) -> None:
     """Years and months, which Java's Duration lacks, text without a number, and numbers without a unit are refused."""
     with pytest.raises(ValueError, match="PnDTnHnMnS"):
         parse_iso_duration_ms(text)
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "milliseconds"),
     [
         ("1970-01-01T00:00:01.000", 1000),
@@ -85,7 +86,7 @@ def test_datetimes(text: str, milliseconds: int) -> None:
     assert parse_datetime_ms(text) == milliseconds
 
 
-@each(
+@pytest.mark.parametrize(
     "text", ["", "2026-11", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00", "2026-11-22Z", "2026-11-22T10:00.5"]
 )
 def test_malformed_datetimes(text: str) -> None:
@@ -94,7 +95,7 @@ def test_malformed_datetimes(text: str) -> None:
         parse_datetime_ms(text)
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "position"),
     [
         ("0", AtTimestamp(0)),
@@ -114,7 +115,9 @@ def test_points_in_time(text: str, position: object) -> None:
     assert parse_time(text) == position
 
 
-@each("text", ["", "-1", "yesterday", "10 minutes", "10 ago", "ago", "1 month ago", "1969-12-31", "9" * 19])
+@pytest.mark.parametrize(
+    "text", ["", "-1", "yesterday", "10 minutes", "10 ago", "ago", "1 month ago", "1969-12-31", "9" * 19]
+)
 def test_malformed_points_in_time(text: str) -> None:
     """A malformed point in time is refused with all valid forms."""
     with pytest.raises(ValueError, match=r"milliseconds since the epoch, a time such as .*, or .10 minutes ago"):

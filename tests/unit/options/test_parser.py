@@ -13,7 +13,6 @@ from pyspark_zkafka.options.option import Option, Scope
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import TABLE
-from tests.support.cases import each
 from tests.support.option_problems import only_problem
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -21,7 +20,7 @@ READ = {**ZK, "subscribe": "orders"}
 WRITE = {**ZK, "topic": "orders"}
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "hint"),
     [
         ("startingOffset", "; did you mean startingOffsets?"),
@@ -34,7 +33,7 @@ WRITE = {**ZK, "topic": "orders"}
         ("path", ""),
     ],
 )
-@each(("parse", "least"), [(parse_read, READ), (parse_stream, READ), (parse_write, WRITE)])
+@pytest.mark.parametrize(("parse", "least"), [(parse_read, READ), (parse_stream, READ), (parse_write, WRITE)])
 def test_unknown_options_get_the_nearest_match(parse: Any, least: dict[str, str], name: str, hint: str) -> None:
     """An unknown name is a problem in the user's spelling, with the nearest name of the table."""
     assert f"unknown option {name}{hint}" in only_problem(parse, {**least, name: "x"})
@@ -79,7 +78,7 @@ def test_all_problems_are_in_one_error() -> None:
         assert problem in text
 
 
-@each("option", [o for o in TABLE if o.default is not None])
+@pytest.mark.parametrize("option", [o for o in TABLE if o.default is not None])
 def test_a_default_is_a_value_that_a_user_could_give(option: Option) -> None:
     """The parser returns the same value for a missing option as for an explicit default."""
     scope = option.scopes[0]

@@ -15,7 +15,6 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import parse_either, parse_stream
 from pyspark_zkafka.options.table import KAFKA_STRATEGIES
 from pyspark_zkafka.options.values import GroupOptions, KafkaGroupOptions
-from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -64,7 +63,7 @@ def test_defaults() -> None:
     assert [getattr(found.read, n) for n in shared] == [getattr(batch, n) for n in shared]
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "subscription"),
     [
         ({"subscribe": "b,a"}, Subscribe(("b", "a"))),
@@ -84,7 +83,7 @@ def test_subscription(given: dict[str, str], subscription: object) -> None:
 # --- where from
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "start"),
     [
         ({"startingOffsets": "EARLIEST"}, EARLIEST),
@@ -133,7 +132,7 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
 # --- the group
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "group"),
     [
         ({}, BILLING),
@@ -183,7 +182,7 @@ def test_brokers_alone() -> None:
 # --- problems
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"startingOffsets": "committed"}, "startingOffsets=committed needs group.id"),
@@ -209,7 +208,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
@@ -297,7 +296,7 @@ def test_either_is_a_stream(given: dict[str, str]) -> None:
     assert parse_either(options) == parse_stream(options).read
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"startingOffset": "latest"}, ["unknown option startingOffset; did you mean startingOffsets?"]),

@@ -13,7 +13,6 @@ from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import KAFKA_STRATEGIES
 from pyspark_zkafka.options.values import KafkaGroupOptions
-from tests.support.cases import each
 from tests.support.option_problems import problems
 
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
@@ -26,7 +25,7 @@ GROUP = {**ZK, "subscribe": "orders", "group.id": "billing"}
 IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "options"),
     [
         ({}, CLASSIC),
@@ -45,7 +44,7 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
         ),
     ],
 )
-@each("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
+@pytest.mark.parametrize("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
 def test_group_in_kafka(named: dict[str, str], given: dict[str, str], options: KafkaGroupOptions) -> None:
     """Without ZooKeeper, or with groupMembership=kafka, members and offsets are in Kafka."""
     found = parse_stream({**IN_KAFKA, **named, **given})
@@ -112,7 +111,7 @@ def test_a_pattern_in_kafka() -> None:
     assert parse_stream(options).read.subscription == SubscribePattern("(a+)b{1,2}, b")
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"consumer.id": "c"}, "consumer.id concerns groups in ZooKeeper, and has no effect with groupMembership=kafka"),
@@ -133,7 +132,7 @@ def test_contradictions_in_kafka(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "says"),
     [
         (
@@ -149,7 +148,7 @@ def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "scope", "joins"),
     [
         ({**BROKERS, "group.id": "g"}, "stream", True),

@@ -18,7 +18,6 @@ from pyspark_zkafka.options.option import STREAM, Option, Rule, Scope
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import BY_NAME, TABLE, is_connection_option
 from pyspark_zkafka.options.values import options_of_fields
-from tests.support.cases import each
 from tests.support.numeric_limits import LIMITS
 from tests.support.option_examples import EXAMPLES, completed, example
 from tests.support.option_problems import problems
@@ -30,7 +29,7 @@ PARSERS: dict[Scope, Callable[[dict[str, str]], object]] = {
 }
 
 
-@each("option", [o for o in TABLE if o.name != "kafka.*"])
+@pytest.mark.parametrize("option", [o for o in TABLE if o.name != "kafka.*"])
 def test_scopes(option: Option) -> None:
     """Each option is accepted in its scopes and refused in others, except that a batch ignores the options of streams."""
     for scope, parse in PARSERS.items():
@@ -53,7 +52,7 @@ def values_by_option(found: Any, column: str = "") -> dict[str, object]:
     return values
 
 
-@each("option", [o for o in TABLE if o.name != "kafka.*"])
+@pytest.mark.parametrize("option", [o for o in TABLE if o.name != "kafka.*"])
 def test_fields(option: Option) -> None:
     """A field that is annotated with an option has the value that the option's row reads."""
     for scope in option.scopes:
@@ -62,7 +61,7 @@ def test_fields(option: Option) -> None:
             assert found[option.name] == option.kind.read(option.name, EXAMPLES[option.name])
 
 
-@each(("option", "rule"), [(option, rule) for option in TABLE for rule in option.rules])
+@pytest.mark.parametrize(("option", "rule"), [(option, rule) for option in TABLE for rule in option.rules])
 def test_rules(option: Option, rule: Rule) -> None:
     """An option is refused if an option that it needs is missing, or if an option that it excludes is set."""
     scope = next(scope for scope in option.scopes if scope in BY_NAME[rule.names[0].lower()].scopes)
@@ -77,7 +76,7 @@ def test_rules(option: Option, rule: Rule) -> None:
     assert any(problem.startswith(expected) for problem in problems(PARSERS[scope], given))
 
 
-@each("name", LIMITS)
+@pytest.mark.parametrize("name", LIMITS)
 def test_numeric_limits(name: str) -> None:
     """A numeric option accepts its limits, and names them in the error for the next number beyond each."""
     option = BY_NAME[name.lower()]
@@ -107,7 +106,7 @@ def test_names_are_unique() -> None:
     assert all(option.doc.endswith(".") or option.doc.endswith(")") for option in TABLE)
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("ZooKeeper.Connect", True),

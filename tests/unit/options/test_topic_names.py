@@ -12,7 +12,6 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
-from tests.support.cases import each
 
 ZK = {"zookeeper.connect": "zk:2181"}
 GROUP = {**ZK, "group.id": "g"}
@@ -43,8 +42,8 @@ WRITES: dict[str, Callable[[str], dict[str, str]]] = {
 }
 
 
-@each("name", NAMES)
-@each(
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
     ("parse", "option", "options"),
     [
         *((parse_read, option, given) for option, given in {**READS, **ENDS}.items()),
@@ -76,7 +75,7 @@ def test_names_that_kafka_allows(name: str) -> None:
     assert parse_write({**ZK, "topic": name}).topic == name
 
 
-@each("name", [*NAMES, "", "a,b", " orders"])
+@pytest.mark.parametrize("name", [*NAMES, "", "a,b", " orders"])
 def test_topics_of_a_consumer_group(name: str) -> None:
     """A ConsumerGroup neither splits a topic's name at a comma nor removes blanks from it."""
     with pytest.raises(OptionError, match=r"subscribe names the topic '"):

@@ -11,7 +11,6 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import concerns_connection, resolve_references, task_rack
-from tests.support.cases import each
 from tests.support.option_problems import problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -52,7 +51,7 @@ def test_secrets_are_not_shown(parse: Any) -> None:
     assert "hunter2" not in str(options)
 
 
-@each(
+@pytest.mark.parametrize(
     "bad",
     [
         {"zookeeper.auth": "hunter2"},
@@ -92,7 +91,7 @@ def test_options_pickle(options: object) -> None:
         setattr(copy, type(copy).__slots__[0], None)
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("bootstrap.servers", True),

@@ -35,7 +35,6 @@ from pyspark_zkafka.read.batch_planner import (
     task_splits,
 )
 from pyspark_zkafka.retries import Retry
-from tests.support.cases import each
 
 ONCE = Retry(0, 0.0, lambda s: None)
 T = [TopicPartition("t", n) for n in range(4)]
@@ -240,7 +239,7 @@ def test_reading_without_missing_topics(
     assert caplog.records[0].levelname == "WARNING"
 
 
-@each(
+@pytest.mark.parametrize(
     "option",
     [
         {"startingOffsets": '{"audit":{"0":3},"order":{"0":3}}'},

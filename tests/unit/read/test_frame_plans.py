@@ -9,7 +9,6 @@ import pytest
 
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.frame_plans import FramePlan, MicroBatch, PlanReuse
-from tests.support.cases import each
 
 FIRST, SECOND = MicroBatch("q", "0"), MicroBatch("q", "1")
 
@@ -31,7 +30,7 @@ class Worker:
         self._reuse.check(plan and pickle.loads(pickle.dumps(plan)), reader)
 
 
-@each(
+@pytest.mark.parametrize(
     ("options", "frame"),
     [
         ({"subscribe": "t,u"}, "the frame of t, u"),

@@ -14,7 +14,6 @@ import pytest
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.read import lent_batches
 from pyspark_zkafka.read.lent_batches import Loans, lent
-from tests.support.cases import each
 
 SCHEMA = pa.schema([("value", pa.binary()), ("headers", pa.list_(pa.struct([("key", pa.string())])))])
 
@@ -91,7 +90,7 @@ def test_released_batches() -> None:
     assert seen == [3] * 100
 
 
-@each("count", [1, 12, 16, 17, 100, 1000])
+@pytest.mark.parametrize("count", [1, 12, 16, 17, 100, 1000])
 def test_kept_batches(count: int) -> None:
     """An engine that keeps every batch never has more than its queue has room for, and gets every row in order."""
     kept = taken(batches(count), keep=lambda number: True)

@@ -26,7 +26,6 @@ from pyspark_zkafka.read.readers import (
     one_ahead,
     split_partitions,
 )
-from tests.support.cases import each
 
 SCHEMA = pa.schema([("topic", pa.string())])
 CONNECT = {"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t"}
@@ -179,7 +178,7 @@ class Driver:
 Call = int | tuple[int, int]
 
 
-@each(
+@pytest.mark.parametrize(
     ("calls", "starts"),
     [
         (["latest", "initial", (0, 10), "latest", 10, (10, 20)], [0, 10]),  # a new query

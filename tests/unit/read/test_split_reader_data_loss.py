@@ -8,7 +8,6 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader, UnknownTopic
 from pyspark_zkafka.read.split_reader import Identity
-from tests.support.cases import each
 from tests.support.split_logs import WARNING, Step, World, becomes, brings
 
 
@@ -86,7 +85,9 @@ OTHER_TOPIC: dict[str, Step] = {
 }
 
 
-@each(("event", "identity"), [(event, found) for event in OTHER_TOPIC for found in ("deleted", "created again")])
+@pytest.mark.parametrize(
+    ("event", "identity"), [(event, found) for event in OTHER_TOPIC for found in ("deleted", "created again")]
+)
 def test_a_topic_that_was_replaced_ends_the_range(event: str, identity: Identity) -> None:
     """No record of a topic created again is read, whichever event shows that the planned topic is gone."""
     script = {1: OTHER_TOPIC[event]}

@@ -13,7 +13,6 @@ from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import Poll
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.protocol import Unsupported
-from tests.support.cases import each
 from tests.support.split_logs import Clock
 
 TP = TopicPartition("t", 0)
@@ -80,8 +79,8 @@ def test_no_change() -> None:
     assert fallback.left == []
 
 
-@each("fails_at", [0, 1, 7, 8, 19])
-@each("most", [3, 4, 10_000])
+@pytest.mark.parametrize("fails_at", [0, 1, 7, 8, 19])
+@pytest.mark.parametrize("most", [3, 4, 10_000])
 def test_change(fails_at: int, most: int) -> None:
     """Each record is read once, wherever the first consumer fails."""
     fallback = Fallback()

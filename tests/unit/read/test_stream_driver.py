@@ -23,7 +23,6 @@ from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.read.stream_driver import StreamDriver
-from tests.support.cases import each
 from tests.support.planned_stream import T0, T1, T2, U0, Member, Session, driver
 from tests.support.stream_offsets import positions
 
@@ -975,7 +974,9 @@ AWAITED = {
 }
 
 
-@each(("form", "subscription"), [(f, s) for f in AWAITED for s in ({"subscribe": "t,u"}, {"subscribePattern": "[tu]"})])
+@pytest.mark.parametrize(
+    ("form", "subscription"), [(f, s) for f in AWAITED for s in ({"subscribe": "t,u"}, {"subscribePattern": "[tu]"})]
+)
 def test_start_in_a_topic_that_appears(form: str, subscription: dict[str, str]) -> None:
     """With missingTopics=wait, a start that names a missing topic applies when the topic is created."""
     option = "startingOffsetsByTimestamp" if "imestamp" in form else "startingOffsets"
@@ -1018,7 +1019,7 @@ def test_failing_without_topics(is_member: bool) -> None:
         found.latest(found.initial(), limited=True)
 
 
-@each(
+@pytest.mark.parametrize(
     ("given", "is_member", "says"),
     [
         ({"subscribe": "t,order"}, True, "UNKNOWN_TOPIC.*did you mean orders"),

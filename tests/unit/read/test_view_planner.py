@@ -13,7 +13,6 @@ from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read import view_planner as planner
 from pyspark_zkafka.read.view_planner import plan_view
-from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -65,7 +64,7 @@ def test_znodes_of_groups(view: Callable[..., list[Row]]) -> None:
     assert view("members", **{"group.id": "unknown"}) == view("offsets", subscribe="none") == []
 
 
-@each("name", ["topics", "partitions", "configs", "admin"])
+@pytest.mark.parametrize("name", ["topics", "partitions", "configs", "admin"])
 def test_restricted_topics(view: Callable[..., list[Row]], name: str) -> None:
     """Topics are restricted by name or by pattern."""
     assert [row["topic"] for row in view(name)] == ["t", "u"]

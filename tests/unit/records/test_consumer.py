@@ -15,7 +15,6 @@ from pyspark_zkafka.model.records import RAW_HEADERS
 from pyspark_zkafka.records.consumer import Poll
 from pyspark_zkafka.records.message_consumer import MessageBatch, PartitionEvents
 from pyspark_zkafka.testing import MockCluster
-from tests.support.cases import each
 from tests.support.foreign_headers import write_header
 from tests.support.split_logs import OFFSETS, FakeMessage
 
@@ -67,7 +66,7 @@ def test_header_names_that_are_not_utf8() -> None:
     assert found == [[{"key": b"h", "value": b"1"}]] * 100 + [None, None, [{"key": b"h", "value": b"2"}]]
 
 
-@each(
+@pytest.mark.parametrize(
     ("offsets", "ordered"),
     [([], True), ([7], True), ([5, 7, 8], True), ([5, 9, 6, 8], False), ([5, 5, 7], False), ([6, 5], False)],
 )

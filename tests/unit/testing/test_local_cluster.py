@@ -8,10 +8,9 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
-from tests.support.cases import each
 
 
-@each(
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ({"brokers": 0}, "brokers is 0"),

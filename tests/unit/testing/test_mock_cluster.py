@@ -6,7 +6,6 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import MockCluster
-from tests.support.cases import each
 
 
 @pytest.mark.parametrize("library", [None, object()])
@@ -23,7 +22,7 @@ def test_no_broker() -> None:
         pass
 
 
-@each(
+@pytest.mark.parametrize(
     ("topic", "partitions", "replication", "reason"),
     [
         ("a", -1, 1, "at least 1 partition and 1 replica"),

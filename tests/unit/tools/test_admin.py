@@ -12,7 +12,6 @@ from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.cluster import ControllerInfo, decode_controller
 from pyspark_zkafka.tools.admin import follow, require_controller
 from pyspark_zkafka.tools.admin import show as show_admin
-from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -31,7 +30,7 @@ def test_show(views: Any, run: Callable[..., list[Row]]) -> None:
     assert views.restricted == [("admin", {}), ("partitions", {"subscribe": "t"})]
 
 
-@each(
+@pytest.mark.parametrize(
     ("data", "migration", "problem"),
     [
         (b'{"version":1,"brokerid":7,"timestamp":"1795227249419"}', False, None),

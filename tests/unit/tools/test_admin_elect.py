@@ -14,7 +14,6 @@ from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.cluster import AdminState
 from pyspark_zkafka.tools.admin import candidates, elect
 from pyspark_zkafka.zookeeper.connection import Results
-from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 
 ELECTION = "/admin/preferred_replica_election"
@@ -90,7 +89,7 @@ def test_election_that_is_not_waited_for(election: Callable[..., None], show: Ca
     )
 
 
-@each(
+@pytest.mark.parametrize(
     ("leaders", "live", "fails"),
     [((1, 1), (1, 2), False), ((1, 2), (2,), True), ((2, 2), (2,), True), ((1, 1), (2,), False)],
 )

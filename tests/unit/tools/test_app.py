@@ -14,7 +14,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from pyspark_zkafka.tools import app as zkafka
-from tests.support.cases import each
 
 DOCS = Path(__file__).parents[3] / "docs"
 NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:1"]
@@ -28,7 +27,7 @@ def verbs(command: Any, *names: str) -> Iterator[str]:
         yield from verbs(inner, *names, name)
 
 
-@each(
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["admin", "reassign"], "No reassignment is given; use --reassignment-json-file"),
@@ -84,14 +83,14 @@ def test_file_of_a_reset(tmp_path: Path, text: str, problem: str) -> None:
     assert (result.exit_code, problem in result.stderr) == (2, True), result.output
 
 
-@each("verb", sorted(verbs(get_command(zkafka))))
+@pytest.mark.parametrize("verb", sorted(verbs(get_command(zkafka))))
 def test_help(verb: str) -> None:
     """The help of each verb has an example, and a page of docs/ has the verb."""
     assert f"zkafka {verb}" in CliRunner().invoke(zkafka, [*verb.split(), "--help"]).stdout.partition("Example")[2]
     assert any(re.search(rf"zkafka {verb}\b", page.read_text()) for page in DOCS.rglob("*.md"))
 
 
-@each(
+@pytest.mark.parametrize(
     ("closed", "arguments", "says"),
     [("<&-", "groups import -", "it is empty"), (">&-", "checkpoint show .", "NOT_A_CHECKPOINT")],
 )

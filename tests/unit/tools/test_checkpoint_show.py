@@ -13,7 +13,6 @@ from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.tools import app
 from pyspark_zkafka.tools.checkpoint_show import SourceEnd, parse_initial, parse_offset_log, parse_source_end, positions
-from tests.support.cases import each
 
 META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
@@ -70,7 +69,7 @@ def test_positions_of_a_query(tmp_path: Path) -> None:
     assert "COMMITTED-OFFSET" in invoke(f"file://{path}")[1]
 
 
-@each(
+@pytest.mark.parametrize(
     ("offsets", "commits", "initial", "source", "expected"),
     [
         ({3: [spark(5, 6)]}, [3], None, None, '{"t":{"0":5,"1":6}}'),
@@ -98,7 +97,7 @@ def test_starting_offsets(
     assert (status, out) == (0, expected + "\n")
 
 
-@each(
+@pytest.mark.parametrize(
     ("offsets", "commits", "options", "status", "says"),
     [
         ({}, [], [], 1, "NOT_A_CHECKPOINT.*no micro-batch was planned"),
@@ -147,7 +146,7 @@ OURS = json.dumps({"version": 1, "topics": {"t": {"known": 2, "partitions": {"0"
 SPARKS, OTHER_PARTITION = '{"t":{"0":5}}', '{"t":{"1":6}}'
 
 
-@each(
+@pytest.mark.parametrize(
     ("lines", "expected"),
     [
         (["v1", META, SPARKS], {"0": SourceEnd("kafka", {T0: 5})}),
@@ -162,7 +161,7 @@ def test_offset_log(lines: list[str], expected: object) -> None:
     assert parse_offset_log("\n".join(lines), "f") == expected
 
 
-@each(
+@pytest.mark.parametrize(
     ("numbers", "in_group"),
     [([3, 9], False), ([3, 9, 3], True), ([3, 9, 3, 901], True), ([3, 9, 3, 901, 3], False), ([3, 9, 3, -1, 3], False)],
 )
@@ -173,7 +172,7 @@ def test_query_in_a_group(numbers: list[int], in_group: bool) -> None:
     assert found.in_group is in_group
 
 
-@each(
+@pytest.mark.parametrize(
     ("lines", "says"),
     [
         ([], "f is no offset log"),
@@ -189,7 +188,7 @@ def test_other_files(lines: list[str], says: str) -> None:
         parse_offset_log("\n".join(lines), "f")
 
 
-@each(
+@pytest.mark.parametrize(
     "offset",
     [
         '{"logOffset":0}',

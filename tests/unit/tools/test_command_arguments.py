@@ -21,7 +21,6 @@ from pyspark_zkafka.tools.command import (
     read_text,
     require_topics,
 )
-from tests.support.cases import each
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +36,7 @@ def test_standard_input_that_is_not_text() -> None:
     assert (result.exit_code, result.stderr) == (2, expected)
 
 
-@each(
+@pytest.mark.parametrize(
     "command",
     [
         ["admin", "reassign", "--reassignment-json-file"],
@@ -45,7 +44,7 @@ def test_standard_input_that_is_not_text() -> None:
         ["groups", "reset-offsets", "g", "--from-file"],
     ],
 )
-@each("name", ["latin", "missing", "."])
+@pytest.mark.parametrize("name", ["latin", "missing", "."])
 def test_files_that_cannot_be_read(command: list[str], name: str, tmp_path: Path) -> None:
     """A file that is missing, or is not text, is a wrong option, and the error has its name and the reason."""
     (tmp_path / "latin").write_bytes(b"{\xff}")
@@ -131,7 +130,9 @@ def test_pairs() -> None:
     assert parse_pairs(None, "--option") == []
 
 
-@each(("text", "strict"), [("a", False), ("=1", False), (" =1", False), ("\udcff=1", False), ("a=", True), ("a=b=c", True)])
+@pytest.mark.parametrize(
+    ("text", "strict"), [("a", False), ("=1", False), (" =1", False), ("\udcff=1", False), ("a=", True), ("a=b=c", True)]
+)
 def test_malformed_pairs(text: str, strict: bool) -> None:
     """A pair needs a name and, in strict mode, a value without an equals sign."""
     with pytest.raises(typer.BadParameter, match="write NAME=VALUE"):
@@ -163,7 +164,7 @@ def test_partitions() -> None:
         find_partitions(parse_partitions(["t", "x", "u:3"]), snapshot)
 
 
-@each("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1,-2", "t:1:2"])
+@pytest.mark.parametrize("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1,-2", "t:1:2"])
 def test_malformed_partitions(text: str) -> None:
     """An argument must be a topic, or a topic with partition numbers."""
     with pytest.raises(OptionError, match="write TOPIC"):

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.tools import app
 from pyspark_zkafka.tools.exporter import all_addresses, parse_address, parse_filter
-from tests.support.cases import each
 
 EXPORTER = [sys.executable, "-m", "pyspark_zkafka.tools", "exporter", "--zookeeper", "127.0.0.1:1"]
 
@@ -75,7 +74,7 @@ def test_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all_addresses() == "0.0.0.0"
 
 
-@each("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
+@pytest.mark.parametrize("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
 def test_malformed_addresses(text: str) -> None:
     """A malformed address is a wrong option, and the error quotes it."""
     with pytest.raises(OptionError, match=f"--listen-address is {re.escape(text)}; use HOST:PORT"):
@@ -94,7 +93,7 @@ def test_a_port_that_another_program_has() -> None:
     )
 
 
-@each(
+@pytest.mark.parametrize(
     ("address", "remedy"),
     [("nosuch.invalid:0", "Use a host name"), ("192.0.2.1:0", "Use an address of this machine")],
 )
@@ -106,7 +105,7 @@ def test_an_address_of_another_machine(address: str, remedy: str) -> None:
     assert remedy in result.stderr
 
 
-@each("text", ["(", "a{99999999999999999999}", "(" * 5000 + ")" * 5000])
+@pytest.mark.parametrize("text", ["(", "a{99999999999999999999}", "(" * 5000 + ")" * 5000])
 def test_a_malformed_filter(text: str) -> None:
     """A malformed regex, or one that Python cannot compile, is a wrong option, and the error names it."""
     with pytest.raises(OptionError, match=r"--group-filter cannot be used: .*\. Correct the regular expression"):

@@ -10,7 +10,6 @@ from pyspark_zkafka.errors import GroupContended, GroupError, UnknownTopic
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_delete import delete, delete_group, group_znodes_of, require_existing
 from pyspark_zkafka.zookeeper.transactions import Create, Delete
-from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -96,7 +95,7 @@ def test_active_group(topics_client: EnsembleClient) -> None:
     assert topics_client.data("/consumers/g/offsets/t/0") is None
 
 
-@each("path", ["owners/t/0", "ids/g_a"])
+@pytest.mark.parametrize("path", ["owners/t/0", "ids/g_a"])
 def test_znode_that_outlives_its_consumer(topics_client: EnsembleClient, path: str) -> None:
     """The error for a claim or member that is not ephemeral says to delete it, since no session will end it."""
     topics_client.put(f"/consumers/g/{path}")

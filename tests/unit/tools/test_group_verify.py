@@ -28,7 +28,6 @@ from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
-from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import active
 
@@ -202,7 +201,7 @@ def test_unexpected_assignment() -> None:
     assert verify_group(GroupReport("g", STICKY, owners), SIX) == []
 
 
-@each(
+@pytest.mark.parametrize(
     ("members", "expected"),
     [
         (TWO, "g_c1-0"),

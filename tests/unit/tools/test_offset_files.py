@@ -10,7 +10,6 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.tools.offset_files import OffsetLine, csv_text, parse_offsets_file, zk_text
-from tests.support.cases import each
 
 T0 = TopicPartition("t", 0)
 
@@ -61,7 +60,7 @@ def test_negative_offsets() -> None:
     assert parse_offsets_file("f", "/consumers/g/offsets/t/0:-1\n") == [OffsetLine("g", T0, -1)]
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("", "it is empty"),

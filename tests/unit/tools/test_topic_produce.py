@@ -11,10 +11,9 @@ import pytest
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.rows import check_columns
 from pyspark_zkafka.tools.topic_records import interrupted_afterwards, make_batch, read_lines
-from tests.support.cases import each
 
 
-@each(
+@pytest.mark.parametrize(
     ("arrived", "expected"),
     [
         ([], []),
@@ -70,7 +69,7 @@ def _ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_ctrl_c")
-@each("presses", [1, 2])
+@pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_while_sending(presses: int) -> None:
     """Ctrl-C waits for the records that are being sent, and a second one does not."""
     acknowledged = False

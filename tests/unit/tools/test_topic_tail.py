@@ -30,7 +30,6 @@ from pyspark_zkafka.tools.topic_records import (
     read_records,
     tail,
 )
-from tests.support.cases import each
 from tests.support.foreign_headers import write_header
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -73,7 +72,7 @@ class Message:
         return None if self._error is None else KafkaError(self._error)
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "position"),
     [
         ("earliest", EARLIEST),
@@ -91,7 +90,7 @@ def test_starts(text: str, position: object) -> None:
     assert parse_start(text) == position
 
 
-@each("text", ["", "-1", "committed", "latest+1", "yesterday", "9" * 30])
+@pytest.mark.parametrize("text", ["", "-1", "committed", "latest+1", "yesterday", "9" * 30])
 def test_other_starts(text: str) -> None:
     """A malformed start is refused with all valid forms."""
     with pytest.raises(ValueError, match="earliest, latest, latest-10"):
@@ -103,7 +102,7 @@ BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1)
 LATER = Message(10, timestamp=(1, 2**63 - 1))
 
 
-@each(
+@pytest.mark.parametrize(
     ("message", "form", "options", "expected"),
     [
         (RICH, "text", {}, "grün\n".encode()),
@@ -208,7 +207,7 @@ def test_wrong_formats(new_target: Callable[..., Target]) -> None:
     assert "mode" not in str(caught.value)
 
 
-@each("name", ["", "no name", "a/b", "x" * 600])
+@pytest.mark.parametrize("name", ["", "no name", "a/b", "x" * 600])
 def test_names_of_topics(new_target: Callable[..., Target], name: str) -> None:
     """A name that no topic can have is refused before the cluster is asked."""
     with pytest.raises(OptionError, match="TOPIC"):
@@ -284,7 +283,7 @@ def test_following(reading: Any) -> None:
     assert found == [5, 6]
 
 
-@each(
+@pytest.mark.parametrize(
     ("code", "kind"),
     [(KafkaError._AUTO_OFFSET_RESET, DataLoss), (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopic)],
 )

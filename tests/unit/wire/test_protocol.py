@@ -10,7 +10,6 @@ import pytest
 from pyspark_zkafka.records.direct.fetch import FETCH
 from pyspark_zkafka.wire import connection_messages, metadata_messages, protocol
 from pyspark_zkafka.wire.protocol import MalformedResponse, Reader, Unsupported
-from tests.support.cases import each
 
 
 def read_back(encoded: bytes, read: Callable[[Reader], Any], value: Any, flexible: bool) -> None:
@@ -21,7 +20,7 @@ def read_back(encoded: bytes, read: Callable[[Reader], Any], value: Any, flexibl
         read(Reader(encoded[:-1], flexible=flexible))
 
 
-@each(
+@pytest.mark.parametrize(
     ("encoded", "read", "value"),
     [
         (protocol.int8(-1), Reader.int8, -1),
@@ -47,7 +46,7 @@ def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> No
     read_back(encoded, read, value, flexible=False)
 
 
-@each(
+@pytest.mark.parametrize(
     ("encoded", "read", "value"),
     [
         (protocol.string("t" * 200, True), Reader.string, "t" * 200),
@@ -65,7 +64,7 @@ def test_compact_values(encoded: bytes, read: Callable[[Reader], Any], value: An
     read_back(encoded, read, value, flexible=True)
 
 
-@each(
+@pytest.mark.parametrize(
     ("encoded", "read", "problem"),
     [
         (b"\xff" * 6, Reader.unsigned_varint, "more than 5 bytes"),
@@ -85,7 +84,7 @@ def test_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any],
         read(Reader(encoded))
 
 
-@each(
+@pytest.mark.parametrize(
     ("encoded", "read", "problem"),
     [
         (b"\x00", Reader.required_string, "a field of -1 bytes"),

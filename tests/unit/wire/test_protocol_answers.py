@@ -6,14 +6,13 @@ import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.wire.protocol import Api, MalformedResponse, Reader, answer_of, by_topic, read_by_topic
-from tests.support.cases import each
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ROWS = [(A1, b"\x00\x01"), (B0, b"\x00\x00"), (A0, b"\x00\x00")]
 API = Api("Some", 5, 2, 4, 9)
 
 
-@each(
+@pytest.mark.parametrize(
     ("rows", "flexible", "encoded"),
     [
         ([], False, "00000000"),
@@ -38,7 +37,7 @@ def test_answer_of() -> None:
         answer_of({A0: 0}, A1)
 
 
-@each(
+@pytest.mark.parametrize(
     ("versions", "expected"),
     [
         ({}, False),

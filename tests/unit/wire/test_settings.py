@@ -16,7 +16,6 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from pyspark_zkafka.wire.protocol import Unsupported
 from pyspark_zkafka.wire.settings import Kerberos, TlsSettings, client_settings_of, parse_servers, tls_context
-from tests.support.cases import each
 from tests.support.certificates import Authority
 
 HOST = x509.DNSName("localhost")
@@ -175,7 +174,9 @@ def test_ciphers(trusting: TlsSettings) -> None:
     assert [c["name"] for c in offered if c["protocol"] != "TLSv1.3"] == [name]
 
 
-@each("server", ["[::1", "[::1]9094", "[]:1", "::1", "a:0", "a:65536", "a:99999999", "a:b", "PLAINTEXT://a:1", "a]:1"])
+@pytest.mark.parametrize(
+    "server", ["[::1", "[::1]9094", "[]:1", "::1", "a:0", "a:65536", "a:99999999", "a:b", "PLAINTEXT://a:1", "a]:1"]
+)
 def test_server_of_another_form(server: str) -> None:
     """A server that is not host:port is left to librdkafka."""
     with pytest.raises(Unsupported, match="a bootstrap server that is not host:port"):

@@ -9,10 +9,9 @@ import pytest
 
 from pyspark_zkafka.wire.protocol import MalformedResponse, Reader
 from pyspark_zkafka.wire.topic_messages import read_alter_config, read_describe_config
-from tests.support.cases import each
 
 
-@each(
+@pytest.mark.parametrize(
     ("read", "resource"),
     [(read_describe_config, "0000 ffff 02 000161 00000000"), (read_alter_config, "0000 ffff 02 000161")],
 )

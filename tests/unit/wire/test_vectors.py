@@ -30,7 +30,6 @@ from pyspark_zkafka.wire.metadata_messages import Metadata, Node, PartitionMetad
 from pyspark_zkafka.wire.offset_messages import AskedEpoch, AskedOffset, EpochEndOffset, ListedOffset
 from pyspark_zkafka.wire.protocol import Api, MalformedResponse, Reader, Request, Unsupported
 from pyspark_zkafka.wire.topic_messages import Outcome
-from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 RECORDED = [
@@ -307,7 +306,7 @@ def read(api: str, version: int, data: bytes) -> tuple[Any, Reader]:
     return READERS[api](response), response
 
 
-@each("kind", [REQUEST, RESPONSE, TAGGED])
+@pytest.mark.parametrize("kind", [REQUEST, RESPONSE, TAGGED])
 def test_every_version_is_recorded(kind: str) -> None:
     """Each version of each API has vectors, and in flexible versions also with unknown tagged fields."""
     needed = {
@@ -324,14 +323,14 @@ def test_every_sample_has_values() -> None:
     assert {vector[:2] for vector in RESPONSE_VECTORS} == EXPECTED.keys()
 
 
-@each("kind", [REQUEST, RESPONSE, TAGGED])
+@pytest.mark.parametrize("kind", [REQUEST, RESPONSE, TAGGED])
 def test_versions_of_kafka_agree(kind: str) -> None:
     """Where both versions of Kafka's classes have a version of a message, they write the same bytes."""
     vectors = recorded(kind)
     assert len({vector[:3] for vector in vectors}) == len(vectors)
 
 
-@each(Vector._fields, REQUEST_VECTORS)
+@pytest.mark.parametrize(Vector._fields, REQUEST_VECTORS)
 def test_requests(api: str, sample: str, version: int, data: bytes) -> None:
     """A request has the same bytes as Java's for the same values, after its length."""
     request = REQUESTS[api, sample](version)
@@ -339,7 +338,7 @@ def test_requests(api: str, sample: str, version: int, data: bytes) -> None:
     assert request.encoded(CORRELATION_ID, CLIENT_ID) == len(data).to_bytes(4, "big") + data
 
 
-@each(Vector._fields, RESPONSE_VECTORS)
+@pytest.mark.parametrize(Vector._fields, RESPONSE_VECTORS)
 def test_responses(api: str, sample: str, version: int, data: bytes) -> None:
     """Java's response is read to its values. At its end, only one number of two APIs and tagged fields are left."""
     values, response = read(api, version, data)
@@ -351,14 +350,14 @@ def test_responses(api: str, sample: str, version: int, data: bytes) -> None:
     response.finish()
 
 
-@each("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_unsupported_version(version: int) -> None:
     """A broker that does not know the version of ApiVersions answers in version 0."""
     (answer,) = (vector.data for vector in recorded(RESPONSE) if vector[:2] == UNSUPPORTED)
     assert read("ApiVersions", version, answer)[0] is None
 
 
-@each(Vector._fields, RESPONSE_VECTORS)
+@pytest.mark.parametrize(Vector._fields, RESPONSE_VECTORS)
 def test_cut_responses(api: str, sample: str, version: int, data: bytes) -> None:
     """A response that ends early is malformed. The fields at its end that nothing reads may be cut off."""
     values, response = read(api, version, data)
@@ -371,7 +370,7 @@ def test_cut_responses(api: str, sample: str, version: int, data: bytes) -> None
 
 
 # As 32 bits, 16 bits and a varint, these are large or negative.
-@each("hostile", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe"])
+@pytest.mark.parametrize("hostile", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe"])
 def test_damaged_responses(hostile: bytes) -> None:
     """Hostile numbers in any place are read as values, or raise `Unsupported`. No other error leaves a reader."""
     for api, _, version, data in recorded(RESPONSE):
@@ -381,7 +380,7 @@ def test_damaged_responses(hostile: bytes) -> None:
                     read(api, version, data[:at] + hostile + data[at + 4 :])
 
 
-@each(
+@pytest.mark.parametrize(
     ("api", "version", "before"),
     [
         ("ApiVersions", 0, "0000"),
@@ -451,7 +450,7 @@ class TestAssignments:
 
     OWNED = frozenset({A0, A2, G1})
 
-    @each(("version", "data"), RECORDED[0]["assignments"])
+    @pytest.mark.parametrize(("version", "data"), RECORDED[0]["assignments"])
     def test_versions(self, version: int, data: str) -> None:
         """Each version is read to the same partitions. User data may follow them; cut partitions are no assignment."""
         encoded = bytes.fromhex(data)
@@ -465,7 +464,7 @@ class TestAssignments:
         """A member without an assignment owns nothing."""
         assert groups.read_assignment(b"") == frozenset()
 
-    @each(
+    @pytest.mark.parametrize(
         "data",
         [
             b"\x00",

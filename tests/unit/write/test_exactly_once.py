@@ -23,7 +23,6 @@ from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.write.exactly_once import Writing, _SlotTask, identify, write_rows_once
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
 from pyspark_zkafka.write.rows import Written
-from tests.support.cases import each
 
 RUN = "0b5e1f2c-6a5e-4c5b-9a43-0d0a3a1c2b3d"
 QUERY = "8f1c2d3e-0000-4000-8000-000000000001"
@@ -84,7 +83,7 @@ COMMITS = {"group.id": "g", "commitOffsets": '{"t": {"0": 1}}', "offsets.storage
 NAMED = {"writerName": "audit", "batchId": "7"}
 
 
-@each(
+@pytest.mark.parametrize(
     ("context", "call", "options", "reason"),
     [
         (Context(), CALL, {}, "does not say which micro-batch it belongs to"),
@@ -171,7 +170,7 @@ UNNAMED = f"zkafka-{QUERY}-orders"
 OTHER_TOPIC = ("zkafka-writer.audit", "invoices")
 
 
-@each(
+@pytest.mark.parametrize(
     ("context", "options", "ledger", "batch", "refusal"),
     [
         (of_query(), {"writerName": "audit"}, (BY_NUMBER, "orders"), 7, "LEDGER_MOVED"),
@@ -250,7 +249,7 @@ def test_batch_job() -> None:
     assert found.attempt == Attempt(3, 7, CALL, is_job=True)
 
 
-@each(
+@pytest.mark.parametrize(
     ("run", "attempt"),
     [
         (RUN, Attempt(3, 7, RUN, CALL, is_named=True)),
@@ -511,7 +510,7 @@ def test_offset_added_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert brokers.renewed == 2
 
 
-@each("timeout_s", [60, 10, 8, 4])
+@pytest.mark.parametrize("timeout_s", [60, 10, 8, 4])
 def test_wait_for_other_slots(timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unrecorded slot waits until recorded slots are verified, in a transaction of any length, and then commits."""
     transaction = Transaction(timeout_s, verified_s=timeout_s / 2)
@@ -520,7 +519,7 @@ def test_wait_for_other_slots(timeout_s: float, monkeypatch: pytest.MonkeyPatch)
     assert timeout_s / 2 <= transaction.now < timeout_s
 
 
-@each(("timeout_s", "kept_s"), [(60, 10), (8, 2)])
+@pytest.mark.parametrize(("timeout_s", "kept_s"), [(60, 10), (8, 2)])
 def test_wait_that_leaves_time_to_commit(timeout_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait for other slots ends while there is still time to commit, and then nothing is written."""
     transaction = Transaction(timeout_s, verified_s=timeout_s - kept_s / 2)

@@ -17,7 +17,6 @@ from kazoo.protocol.serialization import Auth
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.zookeeper import kazoo_client
 from pyspark_zkafka.zookeeper.kazoo_client import BoundedHandler, ConnectionLog, ReadAhead
-from tests.support.cases import each
 from tests.support.options import ensemble_config
 
 CONFIG = ensemble_config("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
@@ -179,7 +178,7 @@ def test_requests_that_nobody_reads_do_not_block() -> None:
         writer.send(b"\0")
 
 
-@each(
+@pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
         (kazoo.NoAuthError(), ZooKeeperRefused, "Reading /x was refused: an ACL forbids it, asked as the digest user"),
@@ -210,7 +209,7 @@ def test_only_losses_of_connection_or_session_are_passing() -> None:
     assert not kazoo_client.is_passing(kazoo.NoAuthError())
 
 
-@each(
+@pytest.mark.parametrize(
     "error",
     [
         kazoo_client.not_open(),

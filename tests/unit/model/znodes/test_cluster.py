@@ -11,7 +11,6 @@ import pytest
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.znodes import cluster as znodes
-from tests.support.cases import each
 
 BROKERS = [
     (b"creator-1:kafka1:9092", 0),  # 0.7, as it was
@@ -96,7 +95,7 @@ BAD_BROKERS = [
 ]
 
 
-@each("data", BAD_BROKERS)
+@pytest.mark.parametrize("data", BAD_BROKERS)
 def test_malformed_brokers(data: bytes | None) -> None:
     """Wrong JSON, wrong types and missing keys are errors that name the znode."""
     with pytest.raises(CodecError, match="Znode /brokers/ids/7 cannot be read"):
@@ -125,7 +124,7 @@ def test_versions_of_topics() -> None:
     assert third == Topic("t", {0: (2, 1)}, "E6OlbAbfTgySrDUMentLjg", 42)
 
 
-@each(
+@pytest.mark.parametrize(
     "data",
     [
         None,
@@ -167,7 +166,7 @@ def test_leader_of_a_partition(leader: str, expected: int) -> None:
     assert found == PartitionState(expected, 5, (0, 2, 1), 61)
 
 
-@each(
+@pytest.mark.parametrize(
     "data",
     [
         None,
@@ -246,7 +245,7 @@ BAD: list[tuple[Decoder, bytes | None]] = [
 ]
 
 
-@each(("decode", "data"), BAD)
+@pytest.mark.parametrize(("decode", "data"), BAD)
 def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
     """Each decoder's error names the znode and shows its data."""
     with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
@@ -294,7 +293,7 @@ def test_notices_for_old_brokers() -> None:
     assert znodes.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
         ("retention.ms", ["-1", "+5", "86400000"], ["-2", "soon", "1.5", "", "9223372036854775808", "-+5", "\u0665"]),

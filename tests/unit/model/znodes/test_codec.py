@@ -8,7 +8,6 @@ import pytest
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.znodes.codec import INT64, ZnodeJson, encode_json, is_int32, parse_integer
-from tests.support.cases import each
 
 OBJECT = b'{"n":7,"s":"x","null":null,"list":[1,2],"objects":[{"a":"b"}],"timestamp":5,"big":2147483648,"flag":true}'
 
@@ -38,14 +37,14 @@ WRONG: list[Callable[[ZnodeJson], object]] = [
 ]
 
 
-@each("get", WRONG)
+@pytest.mark.parametrize("get", WRONG)
 def test_wrong_types(get: Callable[[ZnodeJson], object]) -> None:
     """A value of another type is an error that names the znode and the expected form."""
     with pytest.raises(CodecError, match=r"Znode /z .*an object \("):
         get(ZnodeJson.parse("/z", OBJECT, "an object"))
 
 
-@each("data", [None, b"", b"[]", b"1", b'{"a":NaN}', b"{", b"\xff", b'{"a":"\\ud800"}'])
+@pytest.mark.parametrize("data", [None, b"", b"[]", b"1", b'{"a":NaN}', b"{", b"\xff", b'{"a":"\\ud800"}'])
 def test_no_object(data: bytes | None) -> None:
     """Missing data, other JSON, text that is not UTF-8 and lone surrogates are errors."""
     with pytest.raises(CodecError, match="Znode /z "):

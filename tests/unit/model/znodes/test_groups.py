@@ -7,7 +7,6 @@ import pytest
 from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups
-from tests.support.cases import each
 
 ONE = {"a": 1}
 ACCEPTED = [
@@ -32,7 +31,7 @@ ACCEPTED = [
 ]
 
 
-@each(("data", "expected"), ACCEPTED)
+@pytest.mark.parametrize(("data", "expected"), ACCEPTED)
 def test_registrations_that_the_jvm_accepts(data: bytes, expected: groups.ConsumerRegistration) -> None:
     """Registrations that Kafka's 1.1.1 consumer accepts are accepted, and so are those of 0.8.0 and 0.7."""
     assert groups.decode_registration("/consumers/g/ids/c", data) == expected
@@ -49,7 +48,7 @@ def test_encoded_registration(timestamp: str | None, assignor: str | None) -> No
     assert data.decode() == expected + "}"
 
 
-@each(
+@pytest.mark.parametrize(
     "data",
     [
         None,
@@ -90,7 +89,7 @@ def test_malformed_owners(data: bytes | None) -> None:
         groups.decode_owner("/some/path", data)
 
 
-@each(
+@pytest.mark.parametrize(
     ("data", "offset"),
     [(b"20", 20), (b"+7", 7), (b"007", 7), (b"-1", -1), (b"-0", 0), (b"9223372036854775807", 2**63 - 1)],
 )
@@ -99,7 +98,7 @@ def test_offsets_that_java_parses(data: bytes, offset: int) -> None:
     assert groups.decode_offset("/o", data) == offset
 
 
-@each(
+@pytest.mark.parametrize(
     "data",
     [None, b"", b" 7", b"7 ", b"7\n", b"abc", b"7.0", b"1_0", b"0x1", b"+", b"--1", b"9223372036854775808", "٧".encode()],
 )
@@ -118,14 +117,14 @@ def test_keys_of_owners_and_offsets_are_partitions_in_both_layouts() -> None:
             groups.parse_key("/x", "t", key)
 
 
-@each("group", ["", ".", "..", "a/b", "a\0", "a\n", "a\x85", "\udcff", "\U0001f600"])
+@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\0", "a\n", "a\x85", "\udcff", "\U0001f600"])
 def test_group_that_cannot_name_a_znode(group: str) -> None:
     """A group whose name cannot be part of a path is refused."""
     with pytest.raises(OptionError, match="INVALID_GROUP"):
         groups.offsets_path(group)
 
 
-@each(
+@pytest.mark.parametrize(
     ("regex", "normal"),
     [
         ("a,b", "a|b"),

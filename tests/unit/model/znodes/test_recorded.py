@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pyspark_zkafka.model.nouns import PartitionState, TopicPartition
 from pyspark_zkafka.model.znodes import cluster, groups
-from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "znodes.json"
 
@@ -120,7 +121,7 @@ def matching(path: str, patterns: Iterable[str]) -> list[str]:
     return [pattern for pattern in patterns if re.fullmatch(pattern, path)]
 
 
-@each("scenario", sorted({name for name, _, _ in recorded()}))
+@pytest.mark.parametrize("scenario", sorted({name for name, _, _ in recorded()}))
 def test_recorded_znodes_with_data(scenario: str) -> None:
     """Each znode with data is decoded by one codec to the content of its text, or is listed as out of scope."""
     for path, data in [(path, data) for name, path, data in recorded() if name == scenario and data]:

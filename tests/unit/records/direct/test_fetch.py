@@ -18,7 +18,6 @@ from pyspark_zkafka.records.direct.fetch import (
 )
 from pyspark_zkafka.wire import protocol
 from pyspark_zkafka.wire.protocol import MalformedResponse, Reader
-from tests.support.cases import each
 
 TP = TopicPartition("orders", 3)
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
@@ -167,7 +166,7 @@ def test_response_of_an_old_broker(version: int) -> None:
 class TestResponse:
     """Fetch responses."""
 
-    @each("version", range(4, 18))
+    @pytest.mark.parametrize("version", range(4, 18))
     def test_versions(self, version: int) -> None:
         """All versions are decoded to the same content, as far as they have it."""
         (found,) = read_fetch(reader(response(version, records=b"abc"), version), parts(3))
@@ -219,8 +218,8 @@ class TestResponse:
         with pytest.raises(MalformedResponse, match="1 bytes follow"):
             read_fetch(reader(whole + b"\x00", version), parts(3))
 
-    @each("asked", [(0,), (3, 4), ()])
-    @each("version", [4, 11, 12, 17])
+    @pytest.mark.parametrize("asked", [(0,), (3, 4), ()])
+    @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_other_partitions(self, version: int, asked: tuple[int, ...]) -> None:
         """A response with other partitions than requested is malformed."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):

@@ -21,7 +21,6 @@ from pyspark_zkafka.records.producer import QueueLimits, producer_properties
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
-from tests.support.cases import each
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment
 
@@ -671,7 +670,9 @@ def test_settings() -> None:
     assert (found.codec, found.level, found.batch_bytes, found.delivery_timeout_s) == ("zstd", 3, 5000, float("inf"))
 
 
-@each("kafka", [{"acks": "1"}, {"enable_idempotence": False}, {"no_such": "1"}, {"message_send_max_retries": "3"}])
+@pytest.mark.parametrize(
+    "kafka", [{"acks": "1"}, {"enable_idempotence": False}, {"no_such": "1"}, {"message_send_max_retries": "3"}]
+)
 def test_settings_for_librdkafka(kafka: dict[str, Any]) -> None:
     """Properties that the direct transport does not honour are left to librdkafka."""
     with pytest.raises(Unsupported):

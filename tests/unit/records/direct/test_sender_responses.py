@@ -18,7 +18,6 @@ from pyspark_zkafka.records.direct import sender as sender_module
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.producer import QueueLimits
 from pyspark_zkafka.wire import protocol
-from tests.support.cases import each
 from tests.support.scripted_broker import Received, answered
 from tests.support.scripted_cluster import DAMAGES, INIT_PRODUCER_ID, PRODUCE, ScriptedCluster, Treatment
 from tests.support.tiers import seldom
@@ -72,8 +71,8 @@ def first_responses(api: int, damage: Damage, times: int = 2, *, is_processed: b
     return treat
 
 
-@each("is_processed", [True, False])
-@each("damage", DAMAGES)
+@pytest.mark.parametrize("is_processed", [True, False])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_acknowledgements(damage: str, is_processed: bool) -> None:
     """Records without a valid response are sent again, and are in the log once, whether or not they had been appended."""
     cluster = ScriptedCluster(first_responses(PRODUCE, DAMAGES[damage], is_processed=is_processed))
@@ -85,7 +84,7 @@ def test_damaged_acknowledgements(damage: str, is_processed: bool) -> None:
     assert [log.values for log in cluster.logs] == [values[::2], values[1::2]]
 
 
-@each("damage", DAMAGES)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_no_acknowledgement_at_all(damage: str) -> None:
     """Without a valid response in time, no record is acknowledged, and the error says that it may be written."""
     cluster = ScriptedCluster(first_responses(PRODUCE, DAMAGES[damage], 10**9))
@@ -129,7 +128,7 @@ BAD_PRODUCERS: dict[str, Damage] = {
 }
 
 
-@each("damage", BAD_PRODUCERS)
+@pytest.mark.parametrize("damage", BAD_PRODUCERS)
 def test_damaged_producer_ids(damage: str) -> None:
     """An invalid producer id is requested again: without a valid one, brokers could not drop duplicates."""
     cluster = ScriptedCluster(first_responses(INIT_PRODUCER_ID, BAD_PRODUCERS[damage]))

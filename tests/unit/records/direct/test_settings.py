@@ -12,7 +12,6 @@ from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.direct.settings import ReadSettings, settings_of
 from pyspark_zkafka.wire.protocol import Unsupported
 from pyspark_zkafka.wire.settings import Login, TokenEndpoint, client_settings_of
-from tests.support.cases import each
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "open-sesame"}
 
@@ -51,7 +50,7 @@ def test_given() -> None:
     assert (client.client_id, client.socket.request_timeout_s, client.socket.family.name) == ("me", 1.5, "AF_INET")
 
 
-@each(
+@pytest.mark.parametrize(
     ("kafka", "why"),
     [
         ({"debug": "fetch"}, "debug"),

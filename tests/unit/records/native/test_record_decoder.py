@@ -11,7 +11,6 @@ import pytest
 
 from pyspark_zkafka.records.native.record_decoder import CorruptRecords, decompress, most_decompressed_bytes
 from pyspark_zkafka.wire.protocol import Unsupported
-from tests.support.cases import each
 from tests.support.record_batches import CODECS, xerial
 
 NAMES = [name for name in CODECS if name not in ("none", "unknown")]
@@ -23,8 +22,8 @@ def unpacked(name: str, data: bytes) -> bytes:
     return bytes(decompress(CODECS[name][0], pa.py_buffer(data)))
 
 
-@each("name", NAMES)
-@each("size", [1, 1000, len(TEXT)])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [1, 1000, len(TEXT)])
 def test_codecs(name: str, size: int) -> None:
     """Records of any size are decompressed with every codec."""
     assert unpacked(name, CODECS[name][1](TEXT[:size])) == TEXT[:size]

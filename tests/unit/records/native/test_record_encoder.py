@@ -16,7 +16,6 @@ from pyspark_zkafka.model.producing import Batch, ProducerId
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.records.native.record_encoder import Compression, RecordEncoder
-from tests.support.cases import each
 
 NOW_MS = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -202,7 +201,7 @@ def test_large_rows() -> None:
     assert [row for batch in batches for row in decoded(batch)] == expected(rows)
 
 
-@each("rows", [1, 3, 100, 400, 600, 770, 800, 899, 950])
+@pytest.mark.parametrize("rows", [1, 3, 100, 400, 600, 770, 800, 899, 950])
 def test_memory_of_closed_batches(rows: int) -> None:
     """A closed batch uses hardly more memory than its size, which limits the queue."""
     encode = encoder()
