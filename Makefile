@@ -32,7 +32,7 @@ export ZKAFKA_CLUSTER_DATA := /dev/shm
 endif
 endif
 
-.PHONY: demo test test-all test-sail matrix simulate soak soak-exactly-once soak-planner use bench check audit docs site notebooks format dist clean
+.PHONY: demo test test-all test-sail mutants matrix simulate soak soak-exactly-once soak-planner use bench check audit docs site notebooks format dist clean
 
 demo: $(DEMO_READY)
 	$(BIN)/zkafka demo
@@ -54,6 +54,12 @@ test-all: $(RELEASE_READY) $(DOCS_READY)
 	$(PYTEST) -m "long or not long" --zkafka-require-servers $(if $(SHARD),--zkafka-shard $(SHARD)) \
 		$(if $(SEED),--zkafka-seed $(SEED)) $(if $(RECORD),--zkafka-record) $(PYTEST_ARGS)
 	$(if $(filter-out 1/%,$(SHARD)),,$(MAKE) test-sail)
+	$(MAKE) mutants
+
+# Small faults in the pure modules, one at a time: the tests find them. MODULES="pyspark_zkafka.model.planning" for some modules,
+# SHARD=2/6 for a sixth of them.
+mutants: $(RELEASE_READY)
+	$(BIN)/python -m tests.mutants $(if $(SHARD),--shard $(SHARD)) $(MODULES)
 
 # Every version of Python and pyspark. A Python that this machine lacks is listed as skipped. PYENV_VERSION puts all of
 # pyenv's versions on the PATH. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" lists the sessions; SHARD=1/4

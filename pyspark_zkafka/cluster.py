@@ -139,7 +139,7 @@ def bootstrap_servers(connection: ConnectionOptions, snapshot: ClusterSnapshot) 
     if not snapshot.brokers and snapshot.kraft_epoch >= 0:
         raise MIGRATED_TO_KRAFT(
             "All brokers have left ZooKeeper for KRaft: /brokers/ids is empty, and /controller is a controller of KRaft; "
-            "ZooKeeper's state is out of date; set kafka.bootstrap.servers to the brokers' addresses",
+            "ZooKeeper's state is out of date. Set kafka.bootstrap.servers to the brokers' addresses",
         )
     if not snapshot.brokers:
         raise NO_BROKERS(
@@ -151,8 +151,8 @@ def bootstrap_servers(connection: ConnectionOptions, snapshot: ClusterSnapshot) 
         requested = listener.name or f"with kafka.security.protocol {listener.security_protocol}"
         registered = sorted({f"{e.listener} ({e.security_protocol})" for broker in brokers for e in broker.endpoints})
         raise NO_LISTENER(
-            f"No broker has a listener {requested}; the brokers register {', '.join(registered)}; "
-            "set listener.name or kafka.security.protocol accordingly",
+            f"No broker has a listener {requested}; the brokers register {', '.join(registered)}. "
+            "Set listener.name or kafka.security.protocol accordingly",
         )
     for endpoint in found:  # with another protocol, librdkafka would retry until the time-out
         if endpoint.security_protocol.upper() != listener.security_protocol.upper():

@@ -180,7 +180,7 @@ def _read(function: str, rows: Rows, columns: Sequence[str]) -> list[Row]:
     missing = [name for name in columns if found and name not in found[0]]
     if missing:
         have = ", ".join(map(str, found[0]))
-        raise INVALID_SCHEMA(f"{function} needs the columns {', '.join(missing)}; the rows have {have}; select them")
+        raise INVALID_SCHEMA(f"{function} needs the columns {', '.join(missing)}; the rows have {have}. Select them")
     return found
 
 

@@ -72,8 +72,8 @@ UNREACHABLE = (
     "theirs"
 )
 CLOSED = (
-    "servers accept connections, but close them or do not answer; check first that kafka.security.protocol (PLAINTEXT by "
-    "default) is the listener's: with TLS SSL or SASL_SSL, with a login SASL_PLAINTEXT or SASL_SSL; then that "
+    "servers accept connections, but close them or do not answer. Check first that kafka.security.protocol (PLAINTEXT by "
+    "default) is the listener's: with TLS SSL or SASL_SSL, with a login SASL_PLAINTEXT or SASL_SSL. Then check that "
     "kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), nor a proxy without a broker"
 )
 NO_COORDINATOR = (
@@ -94,14 +94,14 @@ def broker_error(code: int, doing: str, words: str | None = None) -> ZKafkaError
         return UNKNOWN_TOPIC(f"{text}; the topic or partition does not exist, or was deleted")
     if code in NO_LEADER_CODES:
         return NO_LEADER(
-            f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
+            f"{text}; the partition has no leader, or its leader is changing. Try again with a broker of its ISR running",
         )
     if code == ErrorCode.BROKER_NOT_AVAILABLE:
-        return BROKERS_UNAVAILABLE(f"{text}; the broker is not in the cluster now; check that it runs")
+        return BROKERS_UNAVAILABLE(f"{text}; the broker is not in the cluster now. Check that it runs")
     if code in UNREACHABLE_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {UNREACHABLE}")
     if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
-        return BROKERS_UNAVAILABLE(f"{text}; a transaction with offsets of the group is open; check that none hangs")
+        return BROKERS_UNAVAILABLE(f"{text}; a transaction with offsets of the group is open. Check that none hangs")
     if code in NO_COORDINATOR_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {NO_COORDINATOR}")
     if code in REFUSED_CODES:

@@ -274,19 +274,19 @@ def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) 
     if code in _INCONSISTENT_CODES:
         return INCONSISTENT_GROUP_PROTOCOL(
             f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
-            "protocol; set partition.assignment.strategy and group.protocol to theirs",
+            "protocol. Set partition.assignment.strategy and group.protocol to theirs",
         )
     if code == KafkaError.GROUP_MAX_SIZE_REACHED:
         limit = "group.consumer.max.size" if options.protocol == "consumer" else "group.max.size"
         return GROUP_FULL(f"{text}; stop another member, or raise {limit} of the brokers")
     if code == KafkaError.INVALID_SESSION_TIMEOUT:
         return INVALID_OPTION(
-            f"{text}; session.timeout.ms is {options.session_timeout_ms}; set session.timeout.ms between the brokers' "
+            f"{text}; session.timeout.ms is {options.session_timeout_ms}. Set session.timeout.ms between the brokers' "
             "group.min.session.timeout.ms and group.max.session.timeout.ms (6000 and 1800000 by default)",
         )
     if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
         return INSTANCE_ID_TAKEN(
-            f"{text}; another member of the group has the group.instance.id {options.instance_id}; give each "
+            f"{text}; another member of the group has the group.instance.id {options.instance_id}. Give each "
             "member its own, or wait until a dead member's session has expired",
         )
     if code in _UNSUPPORTED_CODES or (is_fatal and options.protocol == "consumer"):
@@ -302,7 +302,7 @@ def unsupported_protocol(group: str, found: str) -> GroupError:
     """The error for brokers without KIP-848, or with KIP-848 switched off."""
     return GROUP_PROTOCOL_UNSUPPORTED(
         f"{found}; group.protocol=consumer needs brokers from 4.0 on, with the feature group.version at 1 or more "
-        f"(kafka-features upgrade); set group.protocol=classic for group {group}",
+        f"(kafka-features upgrade). Set group.protocol=classic for group {group}",
     )
 
 

@@ -162,7 +162,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     code, text = error.code(), f"{doing}: {_name(error)} ({error.str()})"
     if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
         return UNUSABLE_KAFKA_PROPERTY(
-            f"{text}; check the kafka.* option of this property; the driver and every executor must have the "
+            f"{text}; check the kafka.* option of this property. The driver and every executor must have the "
             "same librdkafka (confluent-kafka), a file must be on the driver and on every executor, and a key's password "
             "must fit",
         )
@@ -170,7 +170,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
         return UNKNOWN_TOPIC(f"{text}; the topic or partition does not exist, or was deleted")
     if code in NO_LEADER_CODES or (code == KafkaError._NOENT and "No leaders found" in error.str()):
         return NO_LEADER(
-            f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
+            f"{text}; the partition has no leader, or its leader is changing. Try again with a broker of its ISR running",
         )
     if _refuses_certificate(error):
         return REFUSED_BY_BROKER(f"{text}; {_REFUSED_CODES[KafkaError._SSL]}")

@@ -211,7 +211,7 @@ class BatchDecoder:
         if self._mode == "FAILFAST":
             text = (
                 f"The record of {partition} at offset {offset} does not have {name}.format={self._formats[name].name}; "
-                f"{reason}; correct the format or schema, or set mode to PERMISSIVE or DROPMALFORMED"
+                f"{reason}. Correct the format or schema, or set mode to PERMISSIVE or DROPMALFORMED"
             )
             raise MALFORMED_RECORD(text, column=name, partition=partition, offset=offset)
         if not self._dropped:

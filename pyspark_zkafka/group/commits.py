@@ -276,8 +276,8 @@ def commit_offsets(
     bad = [f"{tp} at {offset}" for tp, offset in offsets.items() if not 0 <= offset < 2**63]
     if bad:
         raise INVALID_OFFSET(
-            f"Offsets to commit must be 0 or more and fit 64 bits; found {', '.join(sorted(bad))}; "
-            "give the next offset to read, not -1 (latest) or -2 (earliest)",
+            f"Offsets to commit must be 0 or more and fit 64 bits; found {', '.join(sorted(bad))}. "
+            "Give the next offset to read, not -1 (latest) or -2 (earliest)",
         )
     commit = _Commit(client, group, {**offsets}, proof, frozenset(resets), sleep, jitter)
     return commit.run(max_transaction_bytes)
@@ -346,7 +346,7 @@ class _Commit:
         last = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
         raise COMMIT_CONTENDED(
             f"A commit to group {self.group} failed in {_ATTEMPTS} attempts: others changed the group's znodes meanwhile"
-            f"{last}; {self._progress}; try again, and if that does not help, find the other clients of this group",
+            f"{last}; {self._progress}. Try again, and if that does not help, find the other clients of this group",
         )
 
     def _attempt(self, partitions: Sequence[Any]) -> Conflict | None:
@@ -441,7 +441,7 @@ class _Commit:
     def _changed(self, found: str) -> GroupContended:
         return OFFSETS_CHANGED(
             f"The offsets of group {self.group} were changed by somebody else since they were read{found}; "
-            f"{self._progress}; find out who commits for this group, and run this again",
+            f"{self._progress}. Find out who commits for this group, and run this again",
             group=self.group,
         )
 

@@ -358,7 +358,7 @@ def require_none_lost(result: CommitResult, group: str) -> None:
         raise PARTITION_LOST(
             f"The offsets of {names} were not committed: this member of group {group} no longer owns them, and their new "
             "owner starts at the stored offsets, so that records may be processed twice; the other "
-            f"{len(result.written) + len(result.kept)} partition(s) are committed; plan again, or raise rebalance.hold.ms",
+            f"{len(result.written) + len(result.kept)} partition(s) are committed. Plan again, or raise rebalance.hold.ms",
             partitions=sorted(result.lost),
         )
 

@@ -253,8 +253,8 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
     missing = list(names)
     clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
     return UNKNOWN_GROUP(
-        f"{clause} under {chroot}{group_znodes.CONSUMERS}; list the groups with `zkafka groups list`; "
-        "for groups that only Kafka has, use --bootstrap-server instead of --zookeeper",
+        f"{clause} under {chroot}{group_znodes.CONSUMERS}; list the groups with `zkafka groups list`. "
+        "For groups that only Kafka has, use --bootstrap-server instead of --zookeeper",
         groups=missing,
     )
 

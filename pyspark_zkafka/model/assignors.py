@@ -120,7 +120,7 @@ def topics_of(
     try:
         matching = topic_filter(normal).select(candidates)
     except FilterError as exc:
-        text = f"The topic filter of a member cannot be used: {exc}; found {normal!r}; correct that member's filter"
+        text = f"The topic filter of a member cannot be used: {exc}; found {normal!r}. Correct that member's filter"
         raise BAD_FILTER(text, regex=regex) from exc
     return sorted(matching if registration.pattern == "white_list" else candidates - matching)
 

@@ -372,7 +372,7 @@ def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:
     if other is not None:
         raise UNFINISHED_JOB(
             f"Another job of the group began to write at the same time, and commits the offsets {other.ends}; this one "
-            f"would commit {attempt.ends}; run one job of a group at a time, and this one again",
+            f"would commit {attempt.ends}. Run one job of a group at a time, and this one again",
             unfinished=other.ends,
         )
 
@@ -398,7 +398,7 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
 def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
     return ROWS_DIFFER(
         f"Slot {attempt.slot} of batch {attempt.batch} was written before, with {own.rows} rows of hash "
-        f"{own.digest}; now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; "
+        f"{own.digest}. Now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; "
         f"{_REMEDY}",
         slot=attempt.slot,
         batch=attempt.batch,
@@ -411,7 +411,7 @@ def _moved(attempt: Attempt, ledgers: Collection[str]) -> LedgerError:
     return LEDGER_MOVED(
         f"Batch {attempt.batch} was written, at least in part, under {listing(sorted(ledgers))}, and this run has not "
         "repeated that write; writing could duplicate rows. If transactionalIdPrefix, writerName, batchId, topic or "
-        "ledgerTopic has changed, restore it, and change it when the batch is complete; another batch job needs another "
+        "ledgerTopic has changed, restore it, and change it when the batch is complete. Another batch job needs another "
         f"writerName or a higher batchId. If nothing has changed, {_REMEDY}",
         batch=attempt.batch,
         ledgers=tuple(sorted(ledgers)),
@@ -422,7 +422,7 @@ def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
     slots = listing(sorted(awaited))
     return LAYOUT_CHANGED(
         f"Slot {attempt.slot} of batch {attempt.batch} was not written before, but slot(s) {slots} were, and no task of "
-        f"this run has repeated them in time; writing could duplicate rows; {_REMEDY}",
+        f"this run has repeated them in time. Writing could duplicate rows; {_REMEDY}",
         slot=attempt.slot,
         batch=attempt.batch,
         unverified=tuple(sorted(awaited)),

@@ -388,7 +388,7 @@ def group_job(
             raise UNFINISHED_JOB(
                 f"The last job of the ledger {job.query} wrote rows, and ended before it committed the offsets "
                 f"{unfinished[0]}; this one would commit {text}, and write these rows again; run it once with "
-                "endingOffsets and commitOffsets of the last one, which writes what is missing; if the group was reset on "
+                "endingOffsets and commitOffsets of the last one, which writes what is missing. If the group was reset on "
                 "purpose, to write everything again, delete the ledger with zkafka ledger delete (its name there begins "
                 "with transactionalIdPrefix)",
                 unfinished=unfinished[0],

@@ -179,7 +179,7 @@ class Router:
             row, partition = int(wrong[0]), int(requested[wrong[0]])
             raise PARTITION_OUT_OF_RANGE(
                 f"Row {row} of the batch asks for partition {partition} of topic {self.topic}; the topic has "
-                f"{self.partitions} partitions, 0 to {self.partitions - 1}; correct the column partition, or leave it null",
+                f"{self.partitions} partitions, 0 to {self.partitions - 1}. Correct the column partition, or leave it null",
                 topic=self.topic,
                 row=row,
                 partition=partition,

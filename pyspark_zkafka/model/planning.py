@@ -137,7 +137,7 @@ def check_named(
     if unknown:
         raise OFFSETS_DO_NOT_MATCH(
             f"{spec.option} names {listing(unknown)}, which this read does not contain; "
-            f"it contains {listing(partitions) or 'nothing yet'}; correct the topic names and partition numbers",
+            f"it contains {listing(partitions) or 'nothing yet'}. Correct the topic names and partition numbers",
         )
     missing = [str(tp) for tp in partitions if spec.of(tp) is None and tp not in optional]
     if missing:
@@ -160,7 +160,7 @@ def describe_missing(
         shown = listing(sorted(set(names) - INTERNAL_TOPICS)) or "no topics that this user may see"
         return NO_TOPIC_MATCHES(
             f"{subscription.option} {subscription.pattern!r} {leaves} topic (it must match the whole name); "
-            f"the cluster has {shown}; correct the pattern or create a topic{remedy}",
+            f"the cluster has {shown}. Correct the pattern or create a topic{remedy}",
             missing=list(missing),
         )
     unknown = [name for name in requested_topics(subscription) if name in missing][:_MAX_SUGGESTIONS]

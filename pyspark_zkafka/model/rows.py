@@ -211,7 +211,7 @@ def _names(topics: pa.Array) -> list[str]:
         # A name that is not UTF-8 decodes to an invalid one.
         if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
             row = pc.index(as_bytes(topics), name).as_py()
-            raise INVALID_TOPIC(f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name")
+            raise INVALID_TOPIC(f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}. Correct the name")
     return [name.decode() for name in names]
 
 
@@ -238,7 +238,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
         shown = f"{number} {column.type.unit} since 1970" if np.isnat(time) else f"{time}Z"
         raise INVALID_TIMESTAMP(
             f"The column timestamp is {shown} in row {row} of a batch; Kafka stores none before "
-            "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
+            "1970-01-01T00:00:00.001Z. Leave it null to let the producer set the time",
         )
     return milliseconds
 
@@ -251,10 +251,10 @@ def _checked_headers(column: pa.Array) -> pa.Array:
         bad: bytes = as_bytes(keys)[row].as_py()
         shown = f"{bad[:_QUOTED_BYTES]!r}{'...' if len(bad) > _QUOTED_BYTES else ''}"
         raise _invalid_headers(
-            f"has a key that is not UTF-8: {shown}; readers could not return it as a string; encode it as UTF-8"
+            f"has a key that is not UTF-8: {shown}; readers could not return it as a string. Encode it as UTF-8"
         )
     if pc.any(pc.match_substring(keys, "\0")).as_py():
-        raise _invalid_headers("has a zero byte in its key; librdkafka would end the key there; remove it")
+        raise _invalid_headers("has a zero byte in its key; librdkafka would end the key there. Remove it")
     # With binary values: unlike a key, a value declared as string may be any bytes.
     key, value = column.type.value_type
     binary = pa.large_binary() if _is_large(value.type) else pa.binary()

@@ -68,13 +68,13 @@ def describe_bad_names(option: str, names: Iterable[str]) -> str | None:
     shown = [shown_name(name) for name in bad[:_SHOWN_NAMES]]
     last = f"{len(bad) - _SHOWN_NAMES} more" if len(bad) > _SHOWN_NAMES else shown.pop()
     listed = f"{', '.join(shown)} and {last}" if shown else last
-    return f"{option} names the topic{'s' if shown else ''} {listed}; {RULE}; correct it"
+    return f"{option} names the topic{'s' if shown else ''} {listed}; {RULE}. Correct it"
 
 
 def require_topic_name(name: str) -> None:
     """Raise InvalidRow (INVALID_TOPIC) for a name that Kafka does not allow."""
     if not is_topic_name(name):
-        raise INVALID_TOPIC(f"The name {shown_name(name)} is not valid for a topic; {RULE}; correct the name")
+        raise INVALID_TOPIC(f"The name {shown_name(name)} is not valid for a topic; {RULE}. Correct the name")
 
 
 @dataclass(frozen=True, slots=True)

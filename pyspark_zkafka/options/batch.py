@@ -174,8 +174,8 @@ def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
         only_offsets = "kafka" in stores and not has_members
         given.refuse_if(
             not (re.fullmatch(r"[a-zA-Z0-9._-]+", group) and is_znode_name(group)),
-            f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-', but not '.' or '..' alone; "
-            "choose another name"
+            f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-', but not '.' or '..' alone. "
+            "Choose another name"
             + (", or set dual.commit.enabled=false, for offsets in Kafka alone" if only_offsets else ""),
         )
     else:

@@ -251,7 +251,7 @@ class ClusterState:
             )
         return MIGRATED_TO_KRAFT(
             f"All brokers have left ZooKeeper for KRaft; group {group} has its members in ZooKeeper, where new partitions "
-            "do not appear; stop all members, copy the offsets with zkafka groups migrate, and start the members with "
+            "do not appear. Stop all members, copy the offsets with zkafka groups migrate, and start the members with "
             "groupMembership=kafka and kafka.bootstrap.servers",
         )
 

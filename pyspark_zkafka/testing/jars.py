@@ -188,7 +188,7 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
     for coordinate in coordinates:
         parts = coordinate.split(":")
         if len(parts) != 3 or not all(parts) or "/" in coordinate:
-            reason = f"Maven coordinates have three parts; found {coordinate!r}; write group:artifact:version"
+            reason = f"Maven coordinates have three parts; found {coordinate!r}. Write group:artifact:version"
             raise BAD_COORDINATES(reason)
     if not coordinates:
         raise BAD_COORDINATES("No jar was named; give at least one group:artifact:version")

@@ -253,7 +253,7 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
         reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
         raise NOT_DELIVERED(
             f"Of {count} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
-            f"the first reason: {reason}; check that all leaders run",
+            f"the first reason: {reason}. Check that all leaders run",
             topic=topic,
         )
     return offsets
@@ -284,7 +284,7 @@ def producer_arguments(record: Record) -> dict[str, Any]:
         good = not isinstance(record, str | bytes) and len(record) <= len(_RECORD_FIELDS)
     if not good:
         raise BAD_RECORD(
-            f"A record has the fields {', '.join(_RECORD_FIELDS)}; found {record!r}; use a dict, or a tuple in that order",
+            f"A record has the fields {', '.join(_RECORD_FIELDS)}; found {record!r}. Use a dict, or a tuple in that order",
         )
     arguments = {name: value for name, value in fields.items() if value is not None}
     if (headers := arguments.get("headers")) is not None:

@@ -144,7 +144,7 @@ def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Positio
             raise error
     raise NO_LEADER(
         f"The partitions {listing(sorted(failed))} have no leader, so the ends of their logs are unknown; nothing was "
-        "changed; start the brokers of their ISR, or leave these partitions out",
+        "changed. Start the brokers of their ISR, or leave these partitions out",
         partitions=sorted(failed),
     )
 
@@ -219,7 +219,7 @@ class OffsetResets:
                 raise type(error)(error.condition, f"{error.message}{again}", **error.parameters) from error
             raise OFFSETS_REFUSED(
                 f"The offsets of group {group} are reset in ZooKeeper, but not all in Kafka: {error.message}; do not "
-                "repeat --shift-by, which would shift those in ZooKeeper again; copy all offsets of the group with "
+                "repeat --shift-by, which would shift those in ZooKeeper again. Copy all offsets of the group with "
                 f"`zkafka groups migrate {shlex.quote(group)} --to kafka --force`",
             ) from error
         if failed:

@@ -166,7 +166,7 @@ def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) ->
     if unknown:
         raise UNKNOWN_LEDGER(
             f"There is no ledger of {listing(unknown, _SHOWN)}; brokers forget one some days after its last write "
-            "(offsets.retention.minutes); list the ledgers with `zkafka ledger list`",
+            "(offsets.retention.minutes). List the ledgers with `zkafka ledger list`",
             queries=unknown,
         )
     return ledgers

@@ -82,8 +82,8 @@ def parse_offsets_file(name: str, text: str, group: str | None = None) -> list[O
             problems.append(f"line {number}: {error}")
     if problems:
         raise INVALID_OFFSETS_FILE(
-            f"The offsets in {name} cannot be used: {listing(problems, separator='; ')}; nothing was changed; "
-            "a line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, GROUP,TOPIC,PARTITION,OFFSET or "
+            f"The offsets in {name} cannot be used: {listing(problems, separator='; ')}; nothing was changed. "
+            "A line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, GROUP,TOPIC,PARTITION,OFFSET or "
             "TOPIC,PARTITION,OFFSET",
         )
     return [OffsetLine(g, partition, offset) for (g, partition), offset in found.items()]

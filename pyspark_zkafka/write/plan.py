@@ -132,7 +132,7 @@ def refuse_old_brokers(options: WriteOptions, columns: Collection[str], servers:
     refused = [f"{what} (Kafka {_FORMATS[least]} or later)" for what, least in asked.items() if found < least]
     if refused:
         raise BROKERS_TOO_OLD(
-            f"The brokers are too old for {listing(refused)}; leave it out, or upgrade the brokers; no row was written"
+            f"The brokers are too old for {listing(refused)}; leave it out, or upgrade the brokers. No row was written"
         )
 
 

@@ -382,8 +382,8 @@ def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefuse
     """The error for a request that is probably too large. Servers also close connections for other reasons."""
     return REQUEST_TOO_LARGE(
         f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "
-        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown; "
-        "subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
+        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown. "
+        "Subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
         size=size,
     )
 

@@ -62,7 +62,8 @@ class TestGrowth:
         leaves.close()
         fill(zkafka_cluster, topic, 5, 0)
         found = plan_until(stays, finished, topic, {0, 1, 2, 3})
-        assert (spans(found, topic)[2], spans(found, topic)[3]) == ((0, 5), (0, 5))
+        assert spans(found, topic)[2] == (0, 5)
+        assert spans(found, topic)[3] == (0, 5)
 
     @pytest.mark.parametrize("subscription", ["subscribe", *seldom("subscribePattern")])
     def test_gained_by_a_new_query(

@@ -172,8 +172,10 @@ class TestOwnClaims:
         created, sequence = chroot.other.exists(path(P[0])).czxid, mine.claims.owned[P[0]].sequence
         assert mine.take(P[:1], thread=7) == []
         data, stat = chroot.other.get(path(P[0]))
-        assert (data, stat.czxid) == (b"g_c1-7", created)
-        assert (mine.claims.owned[P[0]].thread, mine.claims.owned[P[0]].sequence) == ("g_c1-7", sequence)
+        assert data == b"g_c1-7"
+        assert stat.czxid == created
+        assert mine.claims.owned[P[0]].thread == "g_c1-7"
+        assert mine.claims.owned[P[0]].sequence == sequence
 
     def test_forget(self, mine: Session) -> None:
         """After `forget` the member owns nothing."""

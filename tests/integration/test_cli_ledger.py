@@ -187,9 +187,11 @@ def test_ledger_in_use(new_kafka: Query) -> None:
     names = [str(idle.name), str(new_kafka.name)]
     refused = new_kafka.run("ledger", "delete", *names, "--yes", status=1)
     assert f"[LEDGER_IN_USE] No ledger was deleted, as these queries may be running: {new_kafka.name} (" in refused.stderr
-    assert (len(idle.listed()), len(new_kafka.listed())) == (1, 1)
+    assert len(idle.listed()) == 1
+    assert len(new_kafka.listed()) == 1
     new_kafka.run("ledger", "delete", *names, "--yes", "--force")
-    assert (idle.listed(), new_kafka.listed()) == ([], [])
+    assert idle.listed() == []
+    assert new_kafka.listed() == []
 
 
 def test_ledger_that_has_changed(new_kafka: Query) -> None:
@@ -224,7 +226,9 @@ def test_delete_old_ledgers(new_kafka: Query) -> None:
     unknown.commit(0, LATER)
     result = new_kafka.run("ledger", "delete", "--older-than", "10000d", "--yes")  # older than ledgers of others
     assert "Left out, because the age of some entries is unknown:" in result.stderr
-    assert (new_kafka.listed(), len(young.listed()), len(unknown.listed())) == ([], 1, 1)
+    assert new_kafka.listed() == []
+    assert len(young.listed()) == 1
+    assert len(unknown.listed()) == 1
     unknown.run("ledger", "delete", str(unknown.name), "--yes", "--force")
 
 

@@ -66,7 +66,8 @@ def test_round_trip(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTo
     ours, javas = new_topic(partitions=5), new_topic(partitions=5)
     headers = ("--header", "source=cli", "--header", "source=\udcff")  # the byte 0xff
     done = run("produce", ours, "--key-separator", r"\t", *headers, "--empty-as-null", stdin=text)
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.returncode == 0
+    assert done.stdout == b""
     assert done.stderr.decode() == f"Produced 21 record(s) to {ours}.\n"
     properties = ("--property", "parse.key=true", "--property", "null.marker=NONE")
     where = ("--bootstrap-server", zkafka_cluster.bootstrap_servers)
@@ -130,7 +131,8 @@ def test_refused(run: Command, new_topic: NewTopic) -> None:
         (["produce", topic, "--key-separator", ":"], 2, "Line 2 has no key separator ':'"),
     ):
         done = run(*arguments, stdin=b"a:b\nc\n")
-        assert (done.returncode, says in done.stderr.decode()) == (status, True), (arguments, done.stderr)
+        assert done.returncode == status, (arguments, done.stderr)
+        assert says in done.stderr.decode(), (arguments, done.stderr)
 
 
 def test_no_topic_is_created(zkafka_mock_cluster: MockCluster) -> None:
@@ -140,7 +142,8 @@ def test_no_topic_is_created(zkafka_mock_cluster: MockCluster) -> None:
     for arguments in (["tail", "missing", "--exit"], ["produce", "missing"]):
         command = [sys.executable, "-m", "pyspark_zkafka.tools", "topics", *arguments, "--bootstrap-server", servers]
         done = subprocess.run(command, input=b"a\n", capture_output=True, timeout=120, check=False)
-        assert (done.returncode, b"UNKNOWN_TOPIC" in done.stderr) == (1, True), done.stderr
+        assert done.returncode == 1, done.stderr
+        assert b"UNKNOWN_TOPIC" in done.stderr, done.stderr
     with KafkaAdmin(servers, {}) as admin:
         assert admin.topic_names() == ["created"]
 
@@ -154,7 +157,8 @@ def test_output_without_a_descriptor(zkafka_mock_cluster: MockCluster) -> None:
     producer.flush(30)
     arguments = ["topics", "tail", "t", "--from", "earliest", "--exit", "--bootstrap-server", servers]
     done = CliRunner().invoke(app, arguments)
-    assert (done.exit_code, done.stdout) == (0, "a\n"), done.output
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "a\n", done.output
 
 
 def test_following(
@@ -171,7 +175,8 @@ def test_following(
             config = tmp_path / "producer.properties"
             config.write_text("compression.type=zstd\n")
             done = run("produce", topic, "--json", "--command-config", str(config), stdin=b"one\ntwo\n")
-            assert (done.returncode, json.loads(done.stdout)) == (0, [{"topic": topic, "records": 2}])
+            assert done.returncode == 0
+            assert json.loads(done.stdout) == [{"topic": topic, "records": 2}]
             assert [following.stdout.readline() for _ in range(2)] == [b"one\n", b"two\n"]
             os.kill(following.pid, signal.SIGINT)
             assert following.communicate(timeout=30) == (b"", b"")

@@ -113,7 +113,7 @@ def moving(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> SlotQuery:
 def test_retry_without_rows(moving: SlotQuery) -> None:
     """A task that committed rows, and has none when Spark tries it again, stops the moving."""
     moving.write(1, rows([2]))
-    with pytest.raises(LedgerError, match=r"ROWS_DIFFER.*Slot 0 of batch 1 was written before, with 1 rows.*now it has 0"):
+    with pytest.raises(LedgerError, match=r"ROWS_DIFFER.*Slot 0 of batch 1 was written before, with 1 rows.*Now it has 0"):
         moving.write(1, [], attempt=1)
 
 
@@ -125,7 +125,7 @@ def test_repeated_stage_without_rows(moving: SlotQuery) -> None:
     moving.write(1, rows([2]))
     moving.commit(1, moving.write(1, rows([3]), slot=1), moving.write(1, [], slot=2))
     found = moving.write(1, [])
-    with pytest.raises(LedgerError, match=r"ROWS_DIFFER.*Slot 0 of batch 1 was written before, with 1 rows.*now it has 0"):
+    with pytest.raises(LedgerError, match=r"ROWS_DIFFER.*Slot 0 of batch 1 was written before, with 1 rows.*Now it has 0"):
         moving.commit(1, found)
 
 

@@ -287,7 +287,8 @@ class TestIdentity:
         # Since Python 3.12, a fork next to other threads causes a warning.
         started = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", EXIT, zkafka_cluster.bootstrap_servers]
         done = subprocess.run(started, capture_output=True, text=True, timeout=120, check=True)
-        assert (done.stdout.split(), done.stderr) == (["{}", "{}", "0"], "")
+        assert done.stdout.split() == ["{}", "{}", "0"]
+        assert done.stderr == ""
 
 
 EXIT = """

@@ -116,7 +116,8 @@ def test_partitions(spark: SparkSession, connection: dict[str, str], new_topic: 
     for row in rows:
         assert row.leader == row.replicas[0]
         assert sorted(row.isr) == sorted(row.replicas)
-        assert (row.offline, row.under_replicated) == (False, False)
+        assert row.offline is False
+        assert row.under_replicated is False
         assert row.leader_epoch == (0 if "zookeeper.connect" in connection else None)
 
 
@@ -164,10 +165,16 @@ def test_members_and_garbage(view: View, client: KazooClient, group: str, two_to
     client.create(f"/consumers/{group}/ids/{group}_pykafka:1", b"peer-a", ephemeral=True)
     c1, c2, foreign = view("members", {"group.id": group})
     subscription = dict.fromkeys(two_topics, 2)
-    assert (c1.consumer, c1.pattern, c1.subscription) == (f"{group}_c1", "static", subscription)
+    assert c1.consumer == f"{group}_c1"
+    assert c1.pattern == "static"
+    assert c1.subscription == subscription
     assert c1.timestamp.astimezone(timezone.utc) == datetime.fromtimestamp(1_795_228_865.441, timezone.utc)
-    assert (c2.consumer, c2.readable, c2.error) == (f"{group}_c2", True, None)
-    assert (foreign.readable, foreign.subscription, foreign.pattern) == (False, None, None)
+    assert c2.consumer == f"{group}_c2"
+    assert c2.readable is True
+    assert c2.error is None
+    assert foreign.readable is False
+    assert foreign.subscription is None
+    assert foreign.pattern is None
     assert "cannot be read: found b'peer-a'" in foreign.error
 
 
@@ -279,7 +286,8 @@ def test_one_broker_is_silent(view: View) -> None:
         cluster.pause(silent)
         rows = view("offsets", here)
         assert [row.offset for row in rows] == [0, 0]
-        assert (rows[1].latest, rows[1].lag) == (None, None)
+        assert rows[1].latest is None
+        assert rows[1].lag is None
         cluster.resume(silent)
 
 

@@ -177,7 +177,8 @@ def test_state(groups: Groups, kind: str) -> None:
     """``list`` shows the state and the number of members that Kafka's tool shows."""
     (expected,) = groups.tool(kind).rows("--state")
     (found,) = [row for row in groups.json("list") if row["group"] == groups.name(kind)]
-    assert (found["state"], str(found["members"])) == (expected["STATE"], expected["#MEMBERS"])
+    assert found["state"] == expected["STATE"]
+    assert str(found["members"]) == expected["#MEMBERS"]
 
 
 def test_list(groups: Groups) -> None:
@@ -191,9 +192,12 @@ def test_list(groups: Groups) -> None:
     assert {row["store"] for row in rows.values()} <= {"kafka", "ledger"}
     for kind in ("classic", "kip848", "empty"):
         row = rows[groups.name(kind)]
-        assert (row["topics"], row["error"]) == ([groups.topic], None)
+        assert row["topics"] == [groups.topic]
+        assert row["error"] is None
     odd = rows[groups.name("odd")]
-    assert (odd["state"], odd["members"], odd["topics"]) == ("Unreadable", None, [])
+    assert odd["state"] == "Unreadable"
+    assert odd["members"] is None
+    assert odd["topics"] == []
     assert groups.name("odd") in odd["error"]
 
 
@@ -243,11 +247,15 @@ def test_verify(groups: Groups) -> None:
     assert groups.json("verify", *map(groups.name, CONSUMERS)) == []
     beyond = groups.commit(groups.name("beyond"), RECORDS + 5)
     (problem,) = groups.json("verify", beyond, groups.name("classic"), status=1)
-    assert (problem["group"], problem["topic"], problem["partition"]) == (beyond, groups.topic, 0)
+    assert problem["group"] == beyond
+    assert problem["topic"] == groups.topic
+    assert problem["partition"] == 0
     assert problem["problem"] == "offset beyond the log"
     assert f"reset-offsets {beyond} --topic {groups.topic}:0 --to-latest" in problem["remedy"]
     (row,) = groups.json("describe", beyond)
-    assert (row["offset"], row["latest"], row["lag"]) == (RECORDS + 5, RECORDS, -5)
+    assert row["offset"] == RECORDS + 5
+    assert row["latest"] == RECORDS
+    assert row["lag"] == -5
     (expected,) = GroupsTool(groups.cluster.bootstrap_servers, beyond, VERSION).rows()
     assert expected["LAG"] == str(row["lag"])
 

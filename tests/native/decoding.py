@@ -113,7 +113,8 @@ def taken(decoder: RecordDecoder) -> Any:
 def assert_same(found: Any, expected: Any) -> None:
     if isinstance(expected, pa.RecordBatch):
         assert isinstance(found, pa.RecordBatch), found
-        assert (found.num_rows, found.schema) == (expected.num_rows, expected.schema)
+        assert found.num_rows == expected.num_rows
+        assert found.schema == expected.schema
         assert [c.null_count for c in found.columns] == [c.null_count for c in expected.columns]
         assert found.equals(expected), f"{found.to_pylist()} != {expected.to_pylist()}"
     else:
@@ -147,7 +148,8 @@ def polled(decoder: RecordDecoder, limits: Limits) -> int:
         assert poll.ordered
         assert poll.records <= limits.records
         if poll.first is None or poll.last is None:
-            assert (poll.records, decoder.position) == (0, before)
+            assert poll.records == 0
+            assert decoder.position == before
             return rows
         assert before <= poll.first <= poll.last == decoder.position - 1
         rows, before = rows + poll.records, decoder.position

@@ -87,7 +87,8 @@ class TestRecords:
         """Records and batches before the position are skipped."""
         batches = [numbered(0, 5), numbered(5, 5), numbered(10, 5, codec="lz4")]
         found, position = decoded(encode(batches), start=7)
-        assert (offsets_of(found), position) == ([*range(7, 15)], 15)
+        assert offsets_of(found) == [*range(7, 15)]
+        assert position == 15
 
     def test_gaps_of_compaction(self) -> None:
         """Gaps within a batch, at its ends and between batches advance the position without rows."""
@@ -97,18 +98,22 @@ class TestRecords:
             Batch((Row(41),), base_offset=40, last_offset=49),
         ]
         found, position = decoded(encode(batches), start=10)
-        assert (offsets_of(found), position) == ([12, 15, 41], 50)
+        assert offsets_of(found) == [12, 15, 41]
+        assert position == 50
 
     def test_gap_at_the_end_of_a_range(self) -> None:
         """A gap at the end of the range moves the position to the range's end; a batch's end moves it past the batch."""
         batches = [Batch((Row(12), Row(25)), base_offset=10, last_offset=29), numbered(30, 2)]
         for until in 13, 20, 25:
             found, position = decoded(encode(batches), start=10, limits=Limits(until=until))
-            assert (offsets_of(found), position) == ([12], until)
+            assert offsets_of(found) == [12]
+            assert position == until
         found, position = decoded(encode(batches), start=10, limits=Limits(until=28))
-        assert (offsets_of(found), position) == ([12, 25], 30)
+        assert offsets_of(found) == [12, 25]
+        assert position == 30
         found, position = decoded(encode(batches[1:]), start=10, limits=Limits(until=20))
-        assert (offsets_of(found), position) == ([], 20)
+        assert offsets_of(found) == []
+        assert position == 20
 
     @pytest.mark.parametrize("codec", ["none", "zstd"])
     def test_limits(self, codec: str) -> None:
@@ -182,12 +187,14 @@ class TestTransactions:
     def test_read_uncommitted(self) -> None:
         """Uncommitted reads skip only markers, and the position moves past them."""
         found, position = decoded(encode(self.log()))
-        assert (offsets_of(found), position) == ([0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13], 15)
+        assert offsets_of(found) == [0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13]
+        assert position == 15
 
     def test_read_committed(self) -> None:
         """Committed reads skip aborted transactions up to their markers, and read later ones of the same producer."""
         found, position = decoded(encode(self.log()), aborted=[(8, 2), (7, 0)])
-        assert (offsets_of(found), position) == ([4, 5, 7, 8, 12, 13], 15)
+        assert offsets_of(found) == [4, 5, 7, 8, 12, 13]
+        assert position == 15
 
     def test_several_aborts_of_a_producer(self) -> None:
         """Each transaction of a producer is aborted or committed separately."""
@@ -195,7 +202,8 @@ class TestTransactions:
         log = [numbered(0, 2, **of), marker(2, 7, ABORT), numbered(3, 2, **of), marker(5, 7, COMMIT)]
         log += [numbered(6, 2, **of), marker(8, 7, ABORT)]
         found, position = decoded(encode(log), aborted=[(7, 0), (7, 6)])
-        assert (offsets_of(found), position) == ([3, 4], 9)
+        assert offsets_of(found) == [3, 4]
+        assert position == 9
 
     def test_records_without_a_transaction(self) -> None:
         """Records that a producer sends outside of transactions are read although its transaction is aborted."""
@@ -209,7 +217,10 @@ class TestTransactions:
             decoder.seek(0)
             decoder.feed(encode([numbered(0, 9, producer_id=7, flags=TRANSACTIONAL), marker(9, 7, ABORT)]), [(7, 0)])
             poll = decoder.poll(100, 1000, 100)
-            assert (poll.records, poll.first, poll.last, decoder.position) == (0, 0, 9, 10)
+            assert poll.records == 0
+            assert poll.first == 0
+            assert poll.last == 9
+            assert decoder.position == 10
             assert decoder.is_exhausted
 
     def test_position_behind_the_begin_of_a_transaction(self) -> None:
@@ -240,7 +251,8 @@ class TestResponses:
             for cut in range(len(partial)):
                 decoder.feed(whole + partial[:cut], None)
                 polled(decoder, Limits())
-                assert (decoder.position, decoder.is_exhausted) == (3, True)
+                assert decoder.position == 3
+                assert decoder.is_exhausted is True
             decoder.feed(partial, None)
             polled(decoder, Limits())
             assert offsets_of(decoder.take()) == [*range(6)]
@@ -273,7 +285,9 @@ class TestResponses:
         with RecordDecoder(PARTITION, ALL) as decoder:
             assert decoder.feed(bytes(bad)).malformed
             fed = decoder.feed(good + bytes(bad))
-            assert (fed.size, fed.next_offset, fed.malformed) == (len(good), 3, True)
+            assert fed.size == len(good)
+            assert fed.next_offset == 3
+            assert fed.malformed is True
 
     @given(st.binary(max_size=400))
     def test_any_bytes(self, data: bytes) -> None:
@@ -288,7 +302,8 @@ class TestResponses:
             decoder.feed(encode([numbered(0, 5, codec="lz4")]), None)
             decoder.poll(2, 1000, 100)
             decoder.seek(4)
-            assert (decoder.position, decoder.is_exhausted) == (4, True)
+            assert decoder.position == 4
+            assert decoder.is_exhausted is True
             assert decoder.poll(2, 1000, 100).first is None
             decoder.feed(encode([numbered(0, 5, codec="gzip")]), None)
             decoder.poll(2, 1000, 100)

@@ -368,8 +368,10 @@ class Schedule:
             is_visible = written.number in offsets
             what = f"transaction {written.number} {written.outcome}: {rows} of {written.rows} rows, offset {is_visible}"
             if written.outcome == "committed":
-                assert (is_visible, rows) == (True, written.rows), what
+                assert is_visible is True, what
+                assert rows == written.rows, what
             elif written.outcome == "failed before the commit":
-                assert (is_visible, rows) == (False, 0), what
+                assert is_visible is False, what
+                assert rows == 0, what
             else:
                 assert rows == (written.rows if is_visible else 0), what

@@ -95,7 +95,7 @@ def test_slot_has_become_empty(copy: Copy) -> None:
     copy.failed(fail("driver_commit.before"))
     error = copy.refused("ROWS_DIFFER", where="partition <> 3")
     assert "Slot 3 of batch 1 was written before, with 100 rows" in error
-    assert "now it has 0 rows" in error
+    assert "Now it has 0 rows" in error
     copy.complete()
     copy.expect_each_once()
 
@@ -110,4 +110,4 @@ def test_retried_task_has_become_empty(copy: Copy, retrying: Application) -> Non
     die = {"point": "commit.after", "batch": 1, "slot": 0, "attempt": 0, "action": "kill_worker"}
     error = copy.refused("ROWS_DIFFER", die, on=retrying, where=where)
     assert "Slot 0 of batch 1 was written before, with 1 rows" in error
-    assert "now it has 0 rows" in error
+    assert "Now it has 0 rows" in error

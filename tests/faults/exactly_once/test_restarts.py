@@ -57,8 +57,8 @@ def test_rows_that_do_not_repeat(copy: Copy) -> None:
     copy.failed(fail("driver_commit.before"), select=WITH_UUID)
     error = copy.refused("ROWS_DIFFER", select=WITH_UUID)
     found = re.search(
-        r"Slot \d of batch 1 was written before, with 100 rows of hash ([0-9a-f]{32}); "
-        r"now it has 100 rows of hash ([0-9a-f]{32})",
+        r"Slot \d of batch 1 was written before, with 100 rows of hash ([0-9a-f]{32})\. "
+        r"Now it has 100 rows of hash ([0-9a-f]{32})",
         error,
     )
     assert found is not None

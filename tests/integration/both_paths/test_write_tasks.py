@@ -73,14 +73,16 @@ class TestWriteTask:
         topic = new_topic(partitions=2)
         batch = frame(value=[b"a", b"b"], partition=pa.array([0, partition], pa.int32()))
         found = same(lambda transport: write_task(zkafka_cluster.bootstrap_servers, transport, [batch], topic=topic))
-        assert (found.kind, found.condition) == ("InvalidRow", "PARTITION_OUT_OF_RANGE")
+        assert found.kind == "InvalidRow"
+        assert found.condition == "PARTITION_OUT_OF_RANGE"
         assert arrived(zkafka_cluster.bootstrap_servers, topic, 2) == {0: [], 1: []}
 
     def test_missing_topic(self, zkafka_cluster: LocalCluster) -> None:
         """A missing topic that the brokers may not create raises an error that names it."""
         batch = frame(topic=pa.array(["no-such-topic"]), value=[b"v"])
         found = same(lambda transport: write_task(zkafka_cluster.bootstrap_servers, transport, [batch]))
-        assert (found.kind, found.condition) == ("UnknownTopic", "UNKNOWN_TOPIC")
+        assert found.kind == "UnknownTopic"
+        assert found.condition == "UNKNOWN_TOPIC"
 
 
 def impatient(sender: type[Any]) -> type[Any]:

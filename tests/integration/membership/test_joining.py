@@ -60,11 +60,14 @@ class TestJoin:
         chroot.topic("t", 10)
         first, second = new_member("c1", "t"), new_member("c2", "t")
         join_all(first, second, partitions=10)
-        assert (numbers(first), numbers(second)) == ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
+        assert numbers(first) == [0, 1, 2, 3, 4]
+        assert numbers(second) == [5, 6, 7, 8, 9]
         third = new_member("c3", "t")
         third.join()
         eventually(lambda: settled([first, second, third], 10))
-        assert (numbers(first), numbers(second), numbers(third)) == ([0, 1, 2, 3], [4, 5, 6], [7, 8, 9])
+        assert numbers(first) == [0, 1, 2, 3]
+        assert numbers(second) == [4, 5, 6]
+        assert numbers(third) == [7, 8, 9]
         first.leave()
         eventually(lambda: settled([second, third], 10))
 

@@ -216,7 +216,7 @@ def test_inconsistent_strategy(new_group: Callable[[str], MemberGroup]) -> None:
     options = {**group.options(), "partition.assignment.strategy": "roundrobin"}
     with (
         closing(StreamDriver(parse_stream(options))) as driver,
-        pytest.raises(GroupError, match=r"INCONSISTENT_GROUP_PROTOCOL.*set partition.assignment.strategy"),
+        pytest.raises(GroupError, match=r"INCONSISTENT_GROUP_PROTOCOL.*Set partition.assignment.strategy"),
     ):
         driver.latest(driver.initial(), limited=False)
 
@@ -227,7 +227,7 @@ def test_protocol_of_old_brokers(zkafka_cluster: LocalCluster, new_topic: Callab
     begin = time.monotonic()
     with (
         closing(StreamDriver(parse_stream(group.options()))) as driver,
-        pytest.raises(GroupError, match=r"GROUP_PROTOCOL_UNSUPPORTED.*set group.protocol=classic"),
+        pytest.raises(GroupError, match=r"GROUP_PROTOCOL_UNSUPPORTED.*Set group.protocol=classic"),
     ):
         driver.latest(driver.initial(), limited=False)
     assert time.monotonic() - begin < 20
