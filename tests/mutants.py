@@ -1,8 +1,8 @@
 """Mutation tests of the pure modules: ``python -m tests.mutants`` plants thousands of small faults, one at a time.
 
 mutmut changes an operator, a constant or an argument, and runs the tests that reach the changed function. The exit status
-is 1 if the tests of a module find fewer of its faults than `LEAST_PERCENT` says. ``mutmut show NAME`` shows a fault that was
-not found. Most of these change the text of an error, or nothing that a caller can see.
+is 1 if the tests of a module find fewer of its faults than `LEAST_PERCENT` says. ``mutmut show NAME`` shows a fault that no
+test found. Most of these change the text of an error, or nothing that a caller can see.
 """
 
 from __future__ import annotations

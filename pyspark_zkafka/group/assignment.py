@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pyspark_zkafka.conditions import NOT_STICKY
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.group.claims import claim_paths, thread_of
-from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic, topics_of
+from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, threads_by_topic, topics_of
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import cluster as znodes
@@ -18,7 +18,6 @@ from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
-_OVER_ALL_TOPICS = frozenset({"roundrobin", "roundrobin-0.8"})
 _SWEEP_S = 3.0
 _SWEEP_SHARE = 20
 _ERROR_PAUSE_S = 0.5
@@ -43,9 +42,9 @@ class GroupView:
 class GroupWatch:
     """Reads a group for one of its members, and sets watches.
 
-    Relevant topics are the topics that the member reads; with roundrobin, all topics of the group. `on_change` watches the
-    group's ids, and each relevant topic or its creation. `on_topics` watches the list of topics, if a pattern selects from
-    it.
+    Relevant topics are the topics that the member reads, or all topics of the group if the strategy assigns over all
+    topics. `on_change` watches the group's ids, and each relevant topic or its creation. `on_topics` watches the list of
+    topics, if a pattern selects from it.
     """
 
     client: ZooKeeperClient
@@ -56,7 +55,7 @@ class GroupWatch:
     on_topics: Watch
 
     def read(self) -> GroupView:
-        """Read the group. Blocks for four rounds of requests, a fifth for patterns, and another for the sticky assignor."""
+        """Read the group. Blocks for four rounds of requests, a fifth for patterns, and another for present owners."""
         found = self.client.group_members(self.group, self.on_change)
         names = self._names(found.readable)
         topics = self._topics(found.readable, names)
@@ -72,14 +71,14 @@ class GroupWatch:
     def assignment(self, view: GroupView, consumer: str) -> dict[TopicPartition, str]:
         """A member's assigned partitions, with the thread of each partition.
 
-        Raises GroupError (NOT_STICKY) if the assignor is sticky, and a member has another assignor.
+        Raises GroupError (NOT_STICKY) if registrations name the strategy, and a member has another one.
         """
         strangers = [name for name, member in view.members.items() if member.assignor != self.own.assignor]
-        if self.strategy == "sticky" and strangers:
+        if STRATEGIES[self.strategy].is_registered and strangers:
             raise NOT_STICKY(
-                f"partition.assignment.strategy is sticky, which all members of {self.group} must have, and members have "
-                f"another strategy: {', '.join(strangers)}. Set one strategy for all members: range or roundrobin next to "
-                "JVM consumers",
+                f"partition.assignment.strategy is {self.strategy}, which all members of {self.group} must have, and "
+                f"members have another strategy: {', '.join(strangers)}. Set one strategy for all members: range or "
+                "roundrobin next to JVM consumers",
             )
         threads = assign(self.strategy, view.subscribers)
         return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
@@ -106,11 +105,11 @@ class GroupWatch:
         return tuple(sorted(filter(is_topic_name, found)))
 
     def _counting(self, members: Mapping[str, ConsumerRegistration]) -> list[ConsumerRegistration]:
-        return [self.own, *(members.values() if self.strategy in _OVER_ALL_TOPICS else ())]
+        return [self.own, *(members.values() if STRATEGIES[self.strategy].over_all_topics else ())]
 
     def _with_owners(self, subscribers: Subscribers) -> Subscribers:
-        """Add the present owners for the sticky assignor."""
-        if self.strategy != "sticky":
+        """Add the present owners, if the strategy needs them."""
+        if not STRATEGIES[self.strategy].needs_owners:
             return subscribers
         partitions = (TopicPartition(name, n) for name, numbers in subscribers.partitions.items() for n in numbers)
         paths = claim_paths(self.group, partitions)

@@ -25,6 +25,7 @@ from pyspark_zkafka.conditions import (
     REGISTRATION_CONTENDED,
 )
 from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.nouns import ClaimOwner, ClusterSnapshot, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Assign, SubscribePattern, Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -135,7 +136,7 @@ def no_session() -> ZooKeeperError:
 
 def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
     """The registration of a member with these options and subscription."""
-    assignor = "sticky" if options.strategy == "sticky" else None
+    assignor = options.strategy if STRATEGIES[options.strategy].is_registered else None
     if isinstance(subscription, SubscribePattern):
         regex = group_znodes.normalise_filter(subscription.pattern)
         pattern: group_znodes.Pattern = "black_list" if subscription.excludes else "white_list"

@@ -13,7 +13,7 @@ strategy            assignment                                                  
 ``legacy-range``    by topic: consecutive partitions; equal shares, rounded up           none; described in articles
 ==================  ===================================================================  ==============================
 
-Registrations name only `sticky`, and JVM consumers name no strategy. Set all members of a group to the same strategy.
+JVM consumers do not register the name of their strategy. Set all members of a group to the same strategy.
 
 References
 ----------
@@ -91,7 +91,7 @@ class Subscribers:
     """The input of an assignor.
 
     `threads` has the ids of the threads that read each topic, in Java's order of strings. `partitions` has the ascending
-    partitions of each topic that exists. `owners` has the threads that own partitions now; only ``sticky`` needs it.
+    partitions of each topic that exists. `owners` has the threads that own partitions now, if the strategy needs them.
     """
 
     threads: Mapping[str, tuple[str, ...]]
@@ -227,12 +227,36 @@ def _sticky(subscribers: Subscribers) -> Owners:
     return owners
 
 
-STRATEGIES: Mapping[str, Callable[[Subscribers], Owners]] = {
-    "range": _range,
-    "roundrobin": partial(_roundrobin, hashed=str),
-    "roundrobin-0.8": partial(_roundrobin, hashed=lambda tp: f"[{tp.topic},{tp.partition}]"),
-    "sticky": _sticky,
-    "legacy-range": _legacy_range,
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A strategy of assignment.
+
+    Attributes
+    ----------
+    owners : callable
+        Computes the owner of each partition.
+    over_all_topics : bool
+        The owners of a topic's partitions depend on the group's other topics, also on topics that a member does not read.
+    needs_owners : bool
+        The assignment depends on the present owners.
+    is_registered : bool
+        Registrations name the strategy, and its members refuse a member with another one. JVM consumers name none.
+    """
+
+    owners: Callable[[Subscribers], Owners]
+    over_all_topics: bool = False
+    needs_owners: bool = False
+    is_registered: bool = False
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "range": Strategy(_range),
+    "roundrobin": Strategy(partial(_roundrobin, hashed=str), over_all_topics=True),
+    "roundrobin-0.8": Strategy(
+        partial(_roundrobin, hashed=lambda tp: f"[{tp.topic},{tp.partition}]"), over_all_topics=True
+    ),
+    "sticky": Strategy(_sticky, needs_owners=True, is_registered=True),
+    "legacy-range": Strategy(_legacy_range),
 }
 
 
@@ -247,7 +271,7 @@ def assign(strategy: str, subscribers: Subscribers) -> Owners:
     if strategy not in STRATEGIES:
         text = f"There is no assignor {strategy!r}; choose one of {', '.join(STRATEGIES)}"
         raise UNKNOWN_ASSIGNOR(text, strategy=strategy)
-    return dict(sorted(STRATEGIES[strategy](subscribers).items()))
+    return dict(sorted(STRATEGIES[strategy].owners(subscribers).items()))
 
 
 def _topics(subscribers: Subscribers) -> Iterator[tuple[tuple[str, ...], list[TopicPartition]]]:

@@ -29,7 +29,7 @@ from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.tools.command import FAILED, AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import columns
 
-_UNNAMED_STRATEGIES = tuple(name for name in STRATEGIES if name != "sticky")  # registrations name only sticky
+_UNREGISTERED = tuple(name for name, strategy in STRATEGIES.items() if not strategy.is_registered)
 _SHOWN, _SHOWN_BYTES = 3, 40
 
 _LEADER = "check that the partition has a leader that is reachable from here, and run this again"
@@ -176,7 +176,7 @@ def expected_assignment(
     owners = {tp: owner.thread for tp, owner in group.owners.items()}
     numbers = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(partitions).items()}
     subscribers = Subscribers(threads, numbers, owners)
-    strategies = list(filter(None, named)) or _UNNAMED_STRATEGIES
+    strategies = list(filter(None, named)) or _UNREGISTERED
     assignments = [Assignment(strategy, assign(strategy, subscribers)) for strategy in strategies]
     return min(assignments, key=lambda found: sum(owners.get(tp, thread) != thread for tp, thread in found.owners.items()))
 
