@@ -85,6 +85,14 @@ def client() -> EnsembleClient:
 
 
 @pytest.fixture
+def memberless(client: EnsembleClient) -> EnsembleClient:
+    """The ensemble after the member of group ``g`` has left."""
+    del client.ensemble.nodes["/consumers/g/ids/g_a"]
+    del client.ensemble.nodes["/consumers/g/owners/t/0"]
+    return client
+
+
+@pytest.fixture
 def validator() -> Validator:
     """Brokers that accept any configuration."""
     return Validator()

@@ -143,13 +143,6 @@ def test_groups(groups: list[str] | None, all_groups: bool, found: list[str] | N
     assert require_groups(groups, all_groups) == found
 
 
-@pytest.mark.parametrize(("groups", "all_groups"), [(None, False), ([], False), (["a"], True)])
-def test_contradiction(groups: list[str] | None, all_groups: bool) -> None:
-    """Either groups are named, or all are requested."""
-    with pytest.raises(OptionError, match="Name one or more groups, or use --all-groups"):
-        require_groups(groups, all_groups)
-
-
 def test_brokers_are_opened_once() -> None:
     """Brokers are looked up at their first use, and then kept."""
     opened: list[str] = []
@@ -171,10 +164,3 @@ def test_no_zookeeper() -> None:
     """The error of a command that needs ZooKeeper's data says how to name an ensemble."""
     with pytest.raises(OptionError, match="use --zookeeper"):
         Servers(Target({}, Output()), None, ExitStack()).require_zookeeper()
-
-
-def test_pause_without_an_end() -> None:
-    """An infinite pause is a wrong option."""
-    command = ["groups", "migrate", "g", "--live", "--interval", "inf", "--zookeeper", "127.0.0.1:1"]
-    result = CliRunner().invoke(zkafka, command)
-    assert (result.exit_code, "--interval" in result.stderr) == (2, True)

@@ -10,7 +10,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import list_
 from tests.support.ensemble_client import EnsembleClient
-from tests.support.group_brokers import MEMBER, GroupBrokers
+from tests.support.group_brokers import GroupBrokers, active
 
 
 def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
@@ -32,7 +32,7 @@ def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..
 def test_group_in_both_places(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
     """A group whose consumers have moved to Kafka shows them, and its topics in both places."""
     group_admin.stored = {"idle": {TopicPartition("u", 0): 4}}
-    group_admin.states = {"idle": GroupState("Stable", {"m1": MEMBER, "m2": MEMBER})}
+    group_admin.states = {"idle": active(2)}
     found = {row["group"]: row for row in run(list_, storage="both")}["idle"]
     assert [found[n] for n in ("members", "topics", "state", "store")] == [2, ["t", "u"], "Stable", "both"]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import typer
 
 from pyspark_zkafka.errors import UnknownTopic
 from pyspark_zkafka.model.view_tables import VIEWS, Row
@@ -200,12 +199,6 @@ def test_options_of_the_read(
     views.rows["plan"] = []
     run(plan, **given)
     assert views.restricted == [("plan", restricted)]
-
-
-def test_malformed_option(run: Callable[..., list[Row]]) -> None:
-    """An option without a value is refused."""
-    with pytest.raises(typer.BadParameter, match="found 'minPartitions'; write NAME=VALUE"):
-        run(plan, option=["minPartitions"])
 
 
 def test_splits(views: Any, run: Callable[..., list[Row]]) -> None:
