@@ -24,9 +24,13 @@ ZOOKEEPER = {"zookeeper.connect": "zk1:2181/kafka"}
 
 @dataclass
 class Validator:
-    """The part of `KafkaAdmin` that commands use: it records configurations, and refuses them if an error is set."""
+    """The part of `KafkaAdmin` that commands use: it records configurations, and refuses them if an error is set.
+
+    `setting` is the value of each setting of a broker.
+    """
 
     error: ZKafkaError | None = None
+    setting: str | None = "true"
     checked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
@@ -34,8 +38,8 @@ class Validator:
         if self.error is not None:
             raise self.error
 
-    def broker_config(self, broker: int, name: str) -> str:
-        return "true"
+    def broker_config(self, broker: int, name: str) -> str | None:
+        return self.setting
 
 
 @dataclass

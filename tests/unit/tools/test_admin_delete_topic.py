@@ -34,17 +34,12 @@ def test_deletable(client: EnsembleClient) -> None:
 
 
 @pytest.mark.parametrize(("value", "is_refused"), [("true", False), (None, False), ("false", True)])
-def test_enabled(
-    client: EnsembleClient,
-    validator: Any,
-    run: Callable[..., list[Row]],
-    monkeypatch: pytest.MonkeyPatch,
-    value: str | None,
-    is_refused: bool,
+def test_deletion_that_the_controller_ignores_is_refused(
+    client: EnsembleClient, validator: Any, run: Callable[..., list[Row]], value: str | None, is_refused: bool
 ) -> None:
     """A request is refused only if the controller is known to ignore it."""
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
-    monkeypatch.setattr(validator, "broker_config", lambda broker, name: value)
+    validator.setting = value
     if is_refused:
         with pytest.raises(ClusterStateError, match=r"delete\.topic\.enable is false at broker 1, the controller"):
             run(delete_topic, ["t"], no_wait=True)

@@ -35,6 +35,7 @@ def verbs(command: Any, *names: str) -> Iterator[str]:
         (["admin", "elect"], "either --topic or --all"),
         (["admin", "elect", "--all", "--topic", "a"], "either --topic or --all"),
         (["admin", "config", "set", "--topic", "a", "retention.ms"], "found 'retention.ms'; write NAME=VALUE"),
+        (["admin", "config", "set", "--topic", "a", "k=a=b"], "found 'k=a=b'; write NAME=VALUE"),
         (["plan"], "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
         (["plan", "--topic", "a", "--option", "minPartition=2"], "minPartitions"),
         (["plan", "--topic", "a", "--option", "minPartitions"], "write NAME=VALUE"),
