@@ -112,13 +112,6 @@ def test_description() -> None:
     ]
 
 
-def test_lag() -> None:
-    """The lag is the log's end minus the offset: negative beyond the end, and unknown if either is missing."""
-    row = PartitionReport("g", "t", 0, 4, 10)
-    assert [replace(row, offset=offset).lag for offset in (4, 10, 12, None)] == [6, 0, -2, None]
-    assert replace(row, latest=None).lag is None
-
-
 def test_offsets_in_both_stores() -> None:
     """The larger offset is the current one, as with dual commits, and partitions known only to Kafka are rows, too."""
     group = replace(GROUP, kafka_offsets={T0: 6, TopicPartition("other", 0): 1})

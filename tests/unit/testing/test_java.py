@@ -56,7 +56,7 @@ def test_java_home_wins(tmp_path: Path, environ: Callable[..., None]) -> None:
     assert find_java() == other
 
 
-def test_too_old(tmp_path: Path, environ: Callable[..., None]) -> None:
+def test_old_java_is_refused(tmp_path: Path, environ: Callable[..., None]) -> None:
     """An old Java is refused with its version."""
     java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     environ(JAVA_HOME=tmp_path)
@@ -64,7 +64,7 @@ def test_too_old(tmp_path: Path, environ: Callable[..., None]) -> None:
         find_java()
 
 
-def test_none(tmp_path: Path, environ: Callable[..., None]) -> None:
+def test_missing_java(tmp_path: Path, environ: Callable[..., None]) -> None:
     """A missing Java is an error that names the places searched."""
     environ(PATH=tmp_path)
     with pytest.raises(LocalClusterError, match=r"NO_JAVA.*not set, and there is no java on PATH; install Java 17"):

@@ -89,11 +89,16 @@ def client() -> EnsembleClient:
 
 
 @pytest.fixture
-def memberless(client: EnsembleClient) -> EnsembleClient:
+def memberless(client: EnsembleClient) -> None:
     """The ensemble after the member of group ``g`` has left."""
     del client.ensemble.nodes["/consumers/g/ids/g_a"]
     del client.ensemble.nodes["/consumers/g/owners/t/0"]
-    return client
+
+
+@pytest.fixture
+def brokerless(client: EnsembleClient) -> None:
+    """The ensemble after its only broker has left."""
+    del client.ensemble.nodes["/brokers/ids/1"]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
@@ -20,7 +20,6 @@ from pyspark_zkafka.inspect.reads import ClusterReport
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.tools import collector
 from pyspark_zkafka.tools.collector import (
     BrokerReader,
     ClusterCollector,
@@ -112,29 +111,23 @@ def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.L
 
 
 @pytest.mark.parametrize("reader", ["ensemble", "brokers"])
-def test_reconnects_after_an_unexpected_error(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reconnects_after_an_unexpected_error(reader: str) -> None:
     """A reader closes its connection after any error, and the next scrape opens another."""
     opened: list[str] = []
 
-    class Client:
-        def __init__(self, *given: object) -> None: ...
-
-        def __enter__(self) -> Client:
-            opened.append("open")
-            return self
-
-        def __exit__(self, *exc: object) -> None:
+    @contextmanager
+    def connect(*given: object) -> Iterator[Any]:
+        opened.append("open")
+        try:
+            yield object()
+        finally:
             opened.append("closed")
 
-        def __getattr__(self, name: str) -> Any:
-            raise TypeError("boom")
-
-    monkeypatch.setattr("pyspark_zkafka.tools.collector.ZooKeeperClient", Client)
-    monkeypatch.setattr("pyspark_zkafka.tools.collector.GroupAdmin", Client)
     connection = parse_connection({"zookeeper.connect": "zk1:2181", "kafka.bootstrap.servers": "b:1"})
-    ensembles, brokers = EnsembleReader(connection.zookeeper), BrokerReader(connection, "both", 1)
+    ensembles = EnsembleReader(connection.zookeeper, connect=connect)
+    brokers = BrokerReader(connection, "both", 1, connect=connect)
     for _ in range(2):
-        with pytest.raises(TypeError):
+        with pytest.raises(AttributeError):
             ensembles.read() if reader == "ensemble" else brokers.read(ENSEMBLE)
     assert opened == ["open", "closed"] * 2
 
@@ -366,38 +359,40 @@ def test_timeout() -> None:
     assert (logs.bounds[t0].end, len(logs.problems)) == (None, 1)
 
 
-def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def reader(client: EnsembleClient, **options: Any) -> EnsembleReader:
+    """Return the reader of a fake ensemble."""
+    return EnsembleReader(client.config, connect=lambda config: nullcontext(client), **options)
+
+
+def test_only_groups_that_are_shown_are_read() -> None:
     """Groups are selected by name before their znodes are read, and one deleted meanwhile is left out."""
-    client, asked = EnsembleClient(), list[str]()
+    asked: list[str] = []
+
+    class Asked(EnsembleClient):
+        def ask(self, get: Iterable[str] = (), children: Iterable[str] = (), *more: Any, **named: Any) -> Results:
+            gets, parents = list(get), list(children)
+            asked.extend([*gets, *parents])
+            if "/consumers" not in parents:
+                self.ensemble.nodes.pop("/consumers/shown-2", None)
+            return super().ask(gets, parents, *more, **named)
+
+    client = Asked()
     client.put_topic("t")
     for group in ("shown", "shown-2", "other"):
         client.put(f"/consumers/{group}/offsets/t/0", b"1")
-    read = client.ask
-
-    def ask(get: Iterable[str] = (), children: Iterable[str] = (), **more: Any) -> Results:
-        gets, parents = list(get), list(children)
-        asked.extend([*gets, *parents])
-        if "/consumers" not in parents:
-            client.ensemble.nodes.pop("/consumers/shown-2", None)
-        return read(gets, parents, **more)
-
-    monkeypatch.setattr(client, "ask", ask)
-    monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
-    connection = parse_connection({"zookeeper.connect": "zk1:2181"})
-    found = EnsembleReader(connection.zookeeper, groups=re.compile("^shown")).read()
+    found = reader(client, groups=re.compile("^shown")).read()
     assert list(found.groups) == ["shown"]
     assert [path for path in asked if path.startswith("/consumers/other")] == []
 
 
-def test_malformed_znodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_znodes() -> None:
     """A malformed znode of a topic or broker is a problem of the scrape, and other topics and brokers are shown."""
     client = EnsembleClient()
     client.put_topic("t")
     client.put("/consumers/g/offsets/t/0", b"1")
     for path in ("/brokers/topics/bad", "/brokers/ids/2"):
         client.put(path, b"{")
-    monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
-    found = EnsembleReader(parse_connection({"zookeeper.connect": "zk1:2181"}).zookeeper).read()
+    found = reader(client).read()
     assert (list(found.cluster.snapshot.topics), list(found.cluster.snapshot.brokers)) == (["t"], [1])
     assert list(found.groups) == ["g"]
     assert sorted(found.cluster.unreadable) == ["/brokers/ids/2", "/brokers/topics/bad"]

@@ -11,12 +11,7 @@ from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import members
 from tests.support.ensemble_client import EnsembleClient
 
-
-@pytest.fixture
-def client(client: EnsembleClient) -> EnsembleClient:
-    """An ensemble without brokers."""
-    del client.ensemble.nodes["/brokers/ids/1"]
-    return client
+pytestmark = pytest.mark.usefixtures("brokerless")
 
 
 def test_members(run: Callable[..., list[Row]]) -> None:

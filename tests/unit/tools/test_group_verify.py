@@ -28,17 +28,10 @@ from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
-from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import active
 
 
-@pytest.fixture
-def client(client: EnsembleClient) -> EnsembleClient:
-    """An ensemble without brokers."""
-    del client.ensemble.nodes["/brokers/ids/1"]
-    return client
-
-
+@pytest.mark.usefixtures("brokerless")
 def test_exit_status(run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]) -> None:
     """A problem is a row with its remedy and makes the exit status 1, even if the ends of logs are unknown."""
     with pytest.raises(typer.Exit) as caught:
