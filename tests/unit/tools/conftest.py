@@ -18,6 +18,7 @@ from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
+from tests.support.running import Run, Show
 
 ZOOKEEPER = {"zookeeper.connect": "zk1:2181/kafka"}
 
@@ -135,7 +136,7 @@ def new_target(
 
 
 @pytest.fixture
-def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Row]]:
+def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Run:
     """A function that runs a command with ``--json``, and ``--yes`` unless ``dry_run`` is given, and returns its rows."""
 
     def run(command: Any, *arguments: Any, dry_run: bool = False, **options: Any) -> list[Row]:
@@ -147,7 +148,7 @@ def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture
-def show(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+def show(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Show:
     """A function that runs a command without ``--json`` like ``run``, and returns its output and its notes."""
 
     def show(

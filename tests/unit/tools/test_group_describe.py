@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark_zkafka.inspect.groups import PARTITION_COLUMNS
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import describe
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.running import Run, Show
 
 
-def test_description(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+def test_description(client: EnsembleClient, run: Run) -> None:
     """Without brokers, a description has offsets and owners of each subscribed partition, but no lag."""
     del client.ensemble.nodes["/brokers/ids/1"]
     rows = run(describe, ["g"])
@@ -18,14 +16,14 @@ def test_description(client: EnsembleClient, run: Callable[..., list[Row]]) -> N
     assert {(row["latest"], row["lag"]) for row in rows} == {(None, None)}
 
 
-def test_all_columns_in_json(run: Callable[..., list[Row]]) -> None:
+def test_all_columns_in_json(run: Run) -> None:
     """JSON has every column of a partition's report; the time of the commit is in ISO 8601."""
     row, _ = run(describe, ["g"])
     assert set(row) == {*PARTITION_COLUMNS, "commit_time"} - {"commit_us"}
     assert row["commit_time"].endswith("Z")
 
 
-def test_groups_without_members(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
+def test_groups_without_members(client: EnsembleClient, show: Show) -> None:
     """A group without members is noted, and many such groups share a single line."""
     del client.ensemble.nodes["/brokers/ids/1"]
     note = "Consumer group 'idle' has no active members in ZooKeeper.\n"

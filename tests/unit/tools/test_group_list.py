@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import GroupError, NoLeader
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import list_
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers, active
+from tests.support.running import Run
 
 
-def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
+def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Run) -> None:
     """A group's lag is the sum over its partitions, and is unknown without an offset or a leader."""
     client.put("/consumers/former")
     client.put("/consumers/g/offsets/t/1", b"12")
@@ -29,7 +27,7 @@ def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..
     assert "lag" not in run(list_)[0]
 
 
-def test_group_in_both_places(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
+def test_group_in_both_places(client: EnsembleClient, group_admin: GroupBrokers, run: Run) -> None:
     """A group whose consumers have moved to Kafka shows them, and its topics in both places."""
     group_admin.stored = {"idle": {TopicPartition("u", 0): 4}}
     group_admin.states = {"idle": active(2)}
@@ -37,9 +35,7 @@ def test_group_in_both_places(client: EnsembleClient, group_admin: GroupBrokers,
     assert [found[n] for n in ("members", "topics", "state", "store")] == [2, ["t", "u"], "Stable", "both"]
 
 
-def test_groups_that_cannot_be_read(
-    client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]
-) -> None:
+def test_groups_that_cannot_be_read(client: EnsembleClient, group_admin: GroupBrokers, run: Run) -> None:
     """A group that the brokers cannot describe is a row with the reason, whether ZooKeeper has it, too, or not."""
     odd = GroupState.unreadable(GroupError("UNREADABLE_GROUP", "a member is odd"))
     group_admin.stored = {name: {TopicPartition("u", 0): 4} for name in ("idle", "g", "in-kafka")}
@@ -53,7 +49,7 @@ def test_groups_that_cannot_be_read(
     }
 
 
-def test_groups(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+def test_groups(client: EnsembleClient, run: Run) -> None:
     """Groups are sorted and shown with their members, topics and state, and the store of their offsets, if any."""
     client.put("/consumers/former")
     rows = {row["group"]: (row["members"], row["topics"], row["state"], row["store"]) for row in run(list_)}

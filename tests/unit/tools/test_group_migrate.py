@@ -10,10 +10,10 @@ import typer
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError
 from pyspark_zkafka.model.nouns import OffsetStore, TopicPartition
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_migrate import Migration, migrate
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers, active, raising
+from tests.support.running import Run, Show
 
 pytestmark = pytest.mark.usefixtures("memberless")
 
@@ -29,7 +29,7 @@ def group_admin(group_admin: Any) -> Any:
     return group_admin
 
 
-def failed(show: Callable[..., tuple[str, str]], capsys: pytest.CaptureFixture[str], *args: Any, **options: Any) -> str:
+def failed(show: Show, capsys: pytest.CaptureFixture[str], *args: Any, **options: Any) -> str:
     """Return the notes of a command that ends with exit status 1."""
     with pytest.raises(typer.Exit) as caught:
         show(migrate, *args, **options)
@@ -37,7 +37,7 @@ def failed(show: Callable[..., tuple[str, str]], capsys: pytest.CaptureFixture[s
     return capsys.readouterr().err
 
 
-def test_copy(group_admin: Any, run: Callable[..., list[Row]]) -> None:
+def test_copy(group_admin: Any, run: Run) -> None:
     """An offset is copied, and shown as in the source and as in the target before and after."""
     (row,) = run(migrate, ["g"])
     expected = {"source_offset": 5, "target_before": None, "target_after": 5, "state": "copied", "reason": None}
@@ -46,7 +46,7 @@ def test_copy(group_admin: Any, run: Callable[..., list[Row]]) -> None:
     assert [row["state"] for row in run(migrate, ["g"])] == ["equal"]
 
 
-def test_all_groups(client: EnsembleClient, group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_all_groups(client: EnsembleClient, group_admin: Any, show: Show) -> None:
     """All groups are those with offsets in the source; groups with ledgers are left out and counted."""
     client.put("/consumers/zkafka-q.slots-1-0/offsets/t/0", b"0")
     _, notes = show(migrate, None, all_groups=True)
@@ -57,7 +57,7 @@ def test_all_groups(client: EnsembleClient, group_admin: Any, show: Callable[...
     assert group_admin.stored == {"g": {T0: 5}, "idle": {T1: 7}}
 
 
-def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Show) -> None:
     """Groups with names that ZooKeeper does not allow are left out of a copy to ZooKeeper."""
     group_admin.stored = {"a/b": {T0: 5}, "idle": {T1: 7}}
     _, notes = show(migrate, None, all_groups=True, to="zookeeper")
@@ -65,9 +65,7 @@ def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Callable[..., 
 
 
 @pytest.mark.parametrize("options", [{}, {"dry_run": True}])
-def test_offsets_beyond_the_log(
-    client: EnsembleClient, group_admin: Any, show: Callable[..., tuple[str, str]], options: dict[str, bool]
-) -> None:
+def test_offsets_beyond_the_log(client: EnsembleClient, group_admin: Any, show: Show, options: dict[str, bool]) -> None:
     """A copied offset beyond the end of the log is noted, unless the partition's leader does not respond."""
     client.put("/consumers/g/offsets/t/0", b"101")
     client.put("/consumers/g/offsets/t/1", b"20")
@@ -81,7 +79,7 @@ def test_offsets_beyond_the_log(
     assert "Beyond" not in show(migrate, ["g"], **options)[1]
 
 
-def test_dry_run(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_dry_run(group_admin: Any, show: Show) -> None:
     """A dry run shows both stores, and what would be copied."""
     text, notes = show(migrate, ["g"], dry_run=True)
     assert "behind" in text
@@ -89,7 +87,7 @@ def test_dry_run(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None
     assert group_admin.stored == {}
 
 
-def test_verify(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify(group_admin: Any, show: Show, capsys: pytest.CaptureFixture[str]) -> None:
     """Verification fails with exit status 1 if the stores differ, and changes nothing."""
     assert failed(show, capsys, ["g"], verify=True).endswith("1 group(s): 1 behind.\n")
     assert group_admin.stored == {}
@@ -97,9 +95,7 @@ def test_verify(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: 
     assert show(migrate, ["g"], verify=True)[1] == "1 group(s): 1 equal.\n"
 
 
-def test_group_that_fails(
-    group_admin: Any, run: Callable[..., list[Row]], show: Callable[..., tuple[str, str]], capsys: Any
-) -> None:
+def test_group_that_fails(group_admin: Any, run: Run, show: Show, capsys: Any) -> None:
     """A group that cannot be copied does not prevent copies of others, and reasons name it. Alone, it is an error."""
     group_admin.states["g"] = active(1)
     with pytest.raises(GroupError, match="GROUP_ACTIVE"):
@@ -113,7 +109,7 @@ def test_group_that_fails(
 
 
 def test_consumers_that_join_while_a_group_is_copied(
-    client: EnsembleClient, group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any
+    client: EnsembleClient, group_admin: Any, show: Show, capsys: Any
 ) -> None:
     """Offsets that were written before consumers joined are reported as copied; with a note on the group, and status 1."""
     registration = b'{"version": 1, "subscription": {"t": 1}}'
@@ -125,7 +121,7 @@ def test_consumers_that_join_while_a_group_is_copied(
     assert "g: Consumers have joined while the offsets were copied" in notes
 
 
-def test_active_group_whose_stores_agree(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any) -> None:
+def test_active_group_whose_stores_agree(group_admin: Any, show: Show, capsys: Any) -> None:
     """The exit status is 1 if a group has active consumers, also if its stores agree at this moment."""
     group_admin.stored["g"] = {T0: 5}
     group_admin.states["g"] = active(1)
@@ -134,7 +130,7 @@ def test_active_group_whose_stores_agree(group_admin: Any, show: Callable[..., t
     assert notes[2] == "2 group(s): 1 copied, 1 equal."
 
 
-def test_brokers_out_of_reach(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any) -> None:
+def test_brokers_out_of_reach(group_admin: Any, show: Show, capsys: Any) -> None:
     """Brokers that stop responding end the command, which shows the groups copied before."""
     group_admin.before_change = raising(BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered"), "idle")
     with pytest.raises(BrokersUnavailable):
@@ -143,7 +139,7 @@ def test_brokers_out_of_reach(group_admin: Any, show: Callable[..., tuple[str, s
     assert group_admin.stored == {"g": {T0: 5}}
 
 
-def test_unknown_group(run: Callable[..., list[Row]]) -> None:
+def test_unknown_group(run: Run) -> None:
     """A named group without an offset in either store is an error."""
     with pytest.raises(GroupError, match="UNKNOWN_GROUP"):
         run(migrate, ["nobody"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
 
@@ -25,14 +24,14 @@ from pyspark_zkafka.inspect.groups import (
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
 from tests.support.group_brokers import active
+from tests.support.running import Run
 
 
 @pytest.mark.usefixtures("brokerless")
-def test_exit_status(run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """A problem is a row with its remedy and makes the exit status 1, even if the ends of logs are unknown."""
     with pytest.raises(typer.Exit) as caught:
         run(verify, ["g"])

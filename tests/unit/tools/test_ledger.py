@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import GroupError, LedgerError
 from pyspark_zkafka.model.ledger import Entry, QueryName, encode, key_of
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools import ledger
 from pyspark_zkafka.tools.ledger import (
     RECENT_MS,
@@ -24,6 +21,7 @@ from pyspark_zkafka.tools.ledger import (
     written_before,
 )
 from tests.support.group_brokers import GroupBrokers
+from tests.support.running import Run, Show
 
 
 @pytest.fixture
@@ -35,14 +33,14 @@ def foreign(group_admin: GroupBrokers) -> GroupBrokers:
 
 
 @pytest.mark.usefixtures("foreign")
-def test_entries_with_an_impossible_time(run: Callable[..., list[Row]], show: Callable[..., tuple[str, str]]) -> None:
+def test_entries_with_an_impossible_time(run: Run, show: Show) -> None:
     """An entry with a time at which no worker can have written it is shown without a time."""
     assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.list_)] == [(7, None, None)]
     assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.show, "zkafka-q")] == [(7, None, None)]
     assert "Left out, because the age of some entries is unknown: zkafka-q." in show(ledger.delete, older_than="7d")[1]
 
 
-def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Callable[..., list[Row]]) -> None:
+def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Run) -> None:
     """A ledger with impossible times is deleted only with --force, like any other of unknown age."""
     with pytest.raises(LedgerError, match="the age of its last entry is unknown"):
         run(ledger.delete, ["zkafka-q"])

@@ -62,7 +62,7 @@ def test_starts(text: str, position: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "committed", "latest+1", "yesterday", "9" * 30])
-def test_other_starts(text: str) -> None:
+def test_malformed_starts_are_refused(text: str) -> None:
     """A malformed start is refused with all valid forms."""
     with pytest.raises(ValueError, match="earliest, latest, latest-10"):
         parse_start(text)
