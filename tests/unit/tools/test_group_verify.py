@@ -97,13 +97,6 @@ def test_problems(group: GroupReport, expected: tuple[object, ...]) -> None:
     assert problems(group) == [expected]
 
 
-def test_claim_of_an_unsubscribed_topic() -> None:
-    """A claim of an existing topic to which no member subscribes is a problem."""
-    assert problems(claimed(U0, Owner("g_c1-0", 7)), {**LOGS, U0: LogBounds()}) == [
-        ("u", 0, "claim of an unsubscribed topic")
-    ]
-
-
 @pytest.mark.parametrize("offset", [-1, 5, 10])
 def test_proper_offsets(offset: int) -> None:
     """Offsets at the bounds of the log and missing offsets are no problem."""
@@ -244,7 +237,7 @@ def test_unreadable_member_gets_no_partition() -> None:
 
 
 def test_internal_topics() -> None:
-    """A filter may include internal topics, but claims of internal topics by other members are a problem."""
+    """A filter may include internal topics, but claims of topics to which no member subscribes are a problem."""
     internal = TopicPartition("__consumer_offsets", 0)
     logs = {**LOGS, internal: LogBounds()}
     group = replace(claimed(internal, Owner("g_c1-0", 7)), offsets={})
