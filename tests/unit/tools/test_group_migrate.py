@@ -49,6 +49,7 @@ def test_copy(group_admin: Any, run: Run) -> None:
 def test_all_groups(client: EnsembleClient, group_admin: Any, show: Show) -> None:
     """All groups are those with offsets in the source; groups with ledgers are left out and counted."""
     client.put("/consumers/zkafka-q.slots-1-0/offsets/t/0", b"0")
+    client.put("/consumers/unused/ids")
     _, notes = show(migrate, None, all_groups=True)
     assert notes.splitlines() == [
         "Left out: 1 group(s) with the ledgers of exactly-once writes.",
@@ -59,7 +60,7 @@ def test_all_groups(client: EnsembleClient, group_admin: Any, show: Show) -> Non
 
 def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Show) -> None:
     """Groups with names that ZooKeeper does not allow are left out of a copy to ZooKeeper."""
-    group_admin.stored = {"a/b": {T0: 5}, "idle": {T1: 7}}
+    group_admin.stored = {"a/b": {T0: 5}, "idle": {T1: 7}, "unused": {}}
     _, notes = show(migrate, None, all_groups=True, to="zookeeper")
     assert notes.splitlines() == ["Left out: ZooKeeper cannot have groups of the names 'a/b'.", "1 group(s): 1 equal."]
 
