@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -66,9 +66,14 @@ class EnsembleReader:
     """
 
     def __init__(
-        self, config: ZooKeeperConfig, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
+        self,
+        config: ZooKeeperConfig,
+        topics: re.Pattern[str] = _EVERYTHING,
+        groups: re.Pattern[str] = _EVERYTHING,
+        connect: Callable[[ZooKeeperConfig], AbstractContextManager[ZooKeeperClient]] = ZooKeeperClient,
     ) -> None:
         self._config = config
+        self._connect = connect
         self._topics = topics
         self._groups = groups
         self._opened = ExitStack()
@@ -80,7 +85,7 @@ class EnsembleReader:
         Groups come first: with logs that are read later, no lag is negative because of a commit between the two.
         """
         try:
-            client = self._client = self._client or self._opened.enter_context(ZooKeeperClient(self._config))
+            client = self._client = self._client or self._opened.enter_context(self._connect(self._config))
             groups = read_groups(client, matching=self._groups).groups
             return Ensemble(read_cluster(client, ("topics", "controller"), _matching(self._topics)), groups)
         except BaseException:
@@ -142,8 +147,15 @@ def _limited(connection: ConnectionOptions, timeout_s: float) -> dict[str, Any]:
 class BrokerReader:
     """Reader of the logs' bounds and of offsets in Kafka. It reconnects after an error. Use it from one thread."""
 
-    def __init__(self, connection: ConnectionOptions, storage: OffsetsStorage, timeout_s: float) -> None:
+    def __init__(
+        self,
+        connection: ConnectionOptions,
+        storage: OffsetsStorage,
+        timeout_s: float,
+        connect: Callable[[str, Mapping[str, Any]], AbstractContextManager[GroupAdmin]] = GroupAdmin,
+    ) -> None:
         self._connection = connection
+        self._connect = connect
         self._properties = _limited(connection, timeout_s)
         self._storage = storage
         self._opened = ExitStack()
@@ -156,7 +168,7 @@ class BrokerReader:
             servers = bootstrap_servers(self._connection, ensemble.cluster.snapshot)
             if self._client is None or servers != self._servers:
                 self.close()
-                self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
+                self._client = self._opened.enter_context(self._connect(servers, self._properties))
                 self._servers = servers
             client, groups, problem = self._client, ensemble.groups, ensemble.kafka_problem
             if self._storage != "zookeeper" and self._connection.zookeeper is not None:

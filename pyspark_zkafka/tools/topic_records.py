@@ -149,10 +149,12 @@ def parse_start(text: str) -> NamedPosition:
         raise ValueError(_FROM_FORM) from None
 
 
-def read_records(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool) -> Iterator[list[Message]]:
+def read_records(
+    client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool, missing_s: float = _MISSING_S
+) -> Iterator[list[Message]]:
     """Yield the records of ranges as they arrive, in the order of each partition; with `until_end`, up to their ends.
 
-    Yields an empty list when no record has arrived for 0.2 s.
+    Yields an empty list when no record has arrived for 0.2 s. A topic is gone if no broker knows it for `missing_s`.
 
     Raises ZKafkaError if the brokers refuse, a topic is gone, or records at the position are gone.
     """
@@ -187,7 +189,7 @@ def read_records(client: MessageClient, ranges: Sequence[OffsetRange], *, until_
                     client.consumer.pause([KafkaTopicPartition(*tp)])
             for tp, poll in polls.items():
                 finished = events[tp].finish(poll)
-                if finished.gone and _is_missing(client, tp):
+                if finished.gone and _is_missing(client, tp, missing_s):
                     raise UNKNOWN_TOPIC(f"{tp} is gone: its topic was deleted; correct the name")
                 if finished.out_of_range:
                     raise OFFSET_OUT_OF_RANGE(
@@ -196,9 +198,9 @@ def read_records(client: MessageClient, ranges: Sequence[OffsetRange], *, until_
             yield messages
 
 
-def _is_missing(client: MessageClient, partition: TopicPartition) -> bool:
+def _is_missing(client: MessageClient, partition: TopicPartition, missing_s: float) -> bool:
     """Return True if no broker knows the partition for some seconds. A broker that has just started knows no topics."""
-    until = time.monotonic() + _MISSING_S
+    until = time.monotonic() + missing_s
     while True:
         found = client.consumer.list_topics(partition.topic, _MISSING_S).topics[partition.topic]
         if found.error is None and partition.partition in found.partitions:

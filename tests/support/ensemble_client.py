@@ -24,6 +24,8 @@ class EnsembleClient(ZooKeeperClient):
         Called before each transaction, to change znodes meanwhile.
     lost_answers : int
         The number of first transactions that are applied but whose responses are lost.
+
+    `requests` and `transactions` count the rounds of requests, and the transactions among them.
     """
 
     def __init__(
@@ -35,17 +37,17 @@ class EnsembleClient(ZooKeeperClient):
         self.lost_answers = lost_answers
         self.transactions = 0
         self._session = self.ensemble.connect(lambda: None, lambda: False)
-        self._requests = 0
+        self.requests = 0
         self._after: tuple[int, Callable[[], None]] | None = None
 
     def after(self, requests: int, act: Callable[[], None]) -> Callable[[], bool]:
         """Act once, within the request that follows this number of requests. Returns whether that has happened."""
-        self._after = self._requests + requests, act
+        self._after = self.requests + requests, act
         return lambda: self._after is None
 
     def _count(self) -> None:
-        self._requests += 1
-        if self._after is not None and self._requests > self._after[0]:
+        self.requests += 1
+        if self._after is not None and self.requests > self._after[0]:
             act, self._after = self._after[1], None
             act()
 

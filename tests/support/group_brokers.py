@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.brokers.groups import GroupState
@@ -11,7 +11,7 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, 
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.wire.group_messages import DescribedMember
 
-__all__ = ["MEMBER", "GroupBrokers", "active"]
+__all__ = ["MEMBER", "GroupBrokers", "active", "raising"]
 
 MEMBER = DescribedMember("m", "client", "/127.0.0.1")
 
@@ -21,6 +21,16 @@ Offsets = dict[TopicPartition, int]
 def active(members: int) -> GroupState:
     """Return the state of a group with this number of members."""
     return GroupState("Stable", {f"m{n}": MEMBER for n in range(members)})
+
+
+def raising(error: ZKafkaError, *groups: str) -> Callable[[str], None]:
+    """Return a `before_change` that raises an error for these groups, or for all."""
+
+    def fail(group: str) -> None:
+        if not groups or group in groups:
+            raise error
+
+    return fail
 
 
 @dataclass
@@ -45,6 +55,8 @@ class GroupBrokers:
         Errors of brokers that do not list their groups.
     unread : mapping
         Errors of groups whose offsets cannot be read.
+    before_change : callable
+        Called with the group before its offsets are changed, to change something else meanwhile, or to raise an error.
     """
 
     logs: Mapping[TopicPartition, tuple[int, int]]
@@ -55,6 +67,7 @@ class GroupBrokers:
     metadata: dict[str, dict[TopicPartition, str]] = field(default_factory=dict)
     unlisted: Collection[ZKafkaError] = ()
     unread: Mapping[str, ZKafkaError] = field(default_factory=dict)
+    before_change: Callable[[str], object] = lambda group: None
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """Return the topics with logs, led by broker 1."""
@@ -93,6 +106,8 @@ class GroupBrokers:
 
     def committed(self, group: str) -> Offsets:
         """Return a group's offsets."""
+        if group in self.unread:
+            raise self.unread[group]
         return dict(self.stored.get(group, {}))
 
     def committed_many(self, groups: Iterable[str]) -> dict[str, Offsets]:
@@ -107,8 +122,7 @@ class GroupBrokers:
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ZKafkaError]:
         """Delete offsets; return the errors of refused partitions."""
-        if group in self.unread:
-            raise self.unread[group]
+        self.before_change(group)
         failed = {tp: self.refused[tp] for tp in partitions if tp in self.refused}
         for tp in set(partitions).difference(failed):
             del self.stored[group][tp]
@@ -116,6 +130,8 @@ class GroupBrokers:
 
     def committed_metadata(self, asked: Mapping[str, None]) -> dict[str, dict[TopicPartition, str]]:
         """Return the metadata of several groups' offsets."""
+        if unread := self.unread.keys() & asked.keys():
+            raise self.unread[unread.pop()]
         return {name: dict(self.metadata.get(name, {})) for name in asked}
 
     def delete_groups(self, groups: Iterable[str]) -> None:
@@ -125,6 +141,7 @@ class GroupBrokers:
 
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
         """Commit offsets; return the errors of refused partitions."""
+        self.before_change(group)
         failed = {tp: self.refused[tp] for tp in offsets if tp in self.refused}
         kept = {tp: offset for tp, offset in offsets.items() if tp not in failed}
         self.stored.setdefault(group, {}).update(kept)

@@ -29,7 +29,14 @@ READERS = [
 ]
 WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
-OF_DRIVERS = {"group", "inspect", "read.stream_driver", "read.view_planner", "testing", "tools", "zookeeper"}
+OF_DRIVERS = {
+    f"pyspark_zkafka.{name}"
+    for name in ("group", "inspect", "read.stream_driver", "read.view_planner", "testing", "tools", "zookeeper")
+}
+OF_READERS = {
+    f"pyspark_zkafka.{name}"
+    for name in ("read.split_reader", "records.consumer", "records.direct.consumer", "records.direct.joint_fetches")
+}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.brokers", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.librdkafka_sender", "pyspark_zkafka.model.rows"}
 COMPUTE = {"pyarrow.compute"}
@@ -63,7 +70,7 @@ def test_readers_and_writers_arrive() -> None:
     """Unpickling readers and writers in a task imports neither clients nor parsers of options."""
     modules = imported("pass", *READERS, PARTITION, *WRITERS)
     assert {type(one).__module__ for one in (*READERS, PARTITION, *WRITERS)} <= modules
-    assert not of(NO_TASKS | CLIENTS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
+    assert not of(NO_TASKS | CLIENTS | PARSERS | OF_DRIVERS, modules)
 
 
 def test_a_read_task() -> None:
@@ -78,10 +85,7 @@ def test_a_read_task() -> None:
     )
     modules = imported(f"exec({code!r})", ZKafkaReader(options, SCHEMA), PARTITION)
     assert "pyspark_zkafka.records.direct.consumer" in modules
-    unneeded = (
-        NO_TASKS | {"confluent_kafka"} | PARSERS | OF_WRITERS | COMPUTE | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}
-    )
-    assert not of(unneeded, modules)
+    assert not of(NO_TASKS | {"confluent_kafka"} | PARSERS | OF_WRITERS | COMPUTE | OF_DRIVERS, modules)
 
 
 def test_a_write_task() -> None:
@@ -93,9 +97,7 @@ def test_a_write_task() -> None:
         "assert not writer.write(iter([])).rows\n"
     )
     modules = imported(f"exec({code!r})", WRITERS[0])
-    of_readers = {"read.split_reader", "records.consumer", "records.direct.consumer", "records.direct.joint_fetches"}
-    unneeded = NO_TASKS | {"confluent_kafka"} | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS | of_readers}
-    assert not of(unneeded, modules)
+    assert not of(NO_TASKS | {"confluent_kafka"} | PARSERS | OF_DRIVERS | OF_READERS, modules)
 
 
 def test_a_stream_without_a_group() -> None:
@@ -137,4 +139,4 @@ def test_checking_options() -> None:
 def test_finding_the_source() -> None:
     """Importing the package imports no clients, since Spark does so in every application that has it installed."""
     modules = imported("import pyspark_zkafka")
-    assert not of(NO_TASKS | CLIENTS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
+    assert not of(NO_TASKS | CLIENTS | PARSERS | OF_DRIVERS, modules)

@@ -66,15 +66,8 @@ def use(pool: ClientPool[Client], key: object = "a") -> Client:
     return client
 
 
-def test_an_idle_client_is_lent_again(pool: ClientPool[Client]) -> None:
-    """An idle client stays open, and is leased to the next user."""
-    first = use(pool)
-    assert first.state == "open"
-    assert use(pool) is first
-
-
 def test_an_old_client_is_closed(time: Time) -> None:
-    """A client at its maximal age is closed when it is returned, however recently it was used."""
+    """A client is leased again, and its use postpones its end. At its maximal age, it is closed when it is returned."""
     pool: ClientPool[Client] = ClientPool(Keep(10, 3, 60), time, time.later)
     first = use(pool)
     for now in range(105, 160, 5):
@@ -129,17 +122,6 @@ def test_an_idle_client_is_closed_in_time(pool: ClientPool[Client], time: Time) 
     time.pass_to(116)
     assert new.state == "closed"
     assert not time.due
-
-
-def test_use_postpones_the_end(pool: ClientPool[Client], time: Time) -> None:
-    """The idle time counts from the last use."""
-    client = use(pool)
-    time.pass_to(109)
-    use(pool)
-    time.pass_to(110)
-    assert client.state == "open"
-    time.pass_to(119)
-    assert client.state == "closed"
 
 
 def test_a_client_in_use_is_not_closed(pool: ClientPool[Client], time: Time) -> None:

@@ -14,7 +14,7 @@ from pyspark_zkafka.threads import call_in_thread, start_thread, thread_failed
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("error", [RuntimeError("boom"), SystemExit(3)])
-def test_failure(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+def test_thread_that_fails(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     """A failure is logged once, with its traceback, and handed to the owner of the thread."""
 
     def fail() -> None:

@@ -17,10 +17,11 @@ from pyspark_zkafka.inspect.groups import (
     consumer_host,
     decode_groups,
     member_notes,
+    stored_in,
 )
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
-from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 from tests.support.group_brokers import active
 
@@ -34,8 +35,8 @@ T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
 
 def znode(data: bytes | None, session: int = 7) -> Znode:
-    """Return a znode of a session, last written one second after the epoch by transaction 3."""
-    return Znode(data, ZnodeStat(1, 0, 1000, session, mzxid=3))
+    """Return a znode of a session, last written one second after the epoch as version 2 by transaction 3."""
+    return Znode(data, ZnodeStat(1, 2, 1000, session, mzxid=3))
 
 
 def decoded(nodes: dict[str, Znode]) -> GroupReport:
@@ -56,7 +57,7 @@ def test_znodes() -> None:
         "g",
         {"g_c1": Member(ConsumerRegistration({"t": 2}, "static", "5"), 7)},
         {T0: Owner("g_c1-0", 7)},
-        {T0: StoredOffset(17, 3, 1000)},
+        {T0: StoredOffset(17, 3, 1000, 2)},
         frozenset({"t", "empty"}),
     )
     assert (group.state, group.member_count) == ("Stable", 1)
@@ -112,13 +113,6 @@ def test_description() -> None:
     ]
 
 
-def test_lag() -> None:
-    """The lag is the log's end minus the offset: negative beyond the end, and unknown if either is missing."""
-    row = PartitionReport("g", "t", 0, 4, 10)
-    assert [replace(row, offset=offset).lag for offset in (4, 10, 12, None)] == [6, 0, -2, None]
-    assert replace(row, latest=None).lag is None
-
-
 def test_offsets_in_both_stores() -> None:
     """The larger offset is the current one, as with dual commits, and partitions known only to Kafka are rows, too."""
     group = replace(GROUP, kafka_offsets={T0: 6, TopicPartition("other", 0): 1})
@@ -163,3 +157,27 @@ def test_problems_of_groups() -> None:
     znodes, members = GroupReports({"g": replace(group, in_kafka=active(2))}).problems
     assert "/consumers/g/owners/t/0 cannot be read" in znodes
     assert members.startswith("Members in Kafka, which ZooKeeper does not show: g (2)")
+
+
+def test_each_kind_of_znode() -> None:
+    """Offsets, -1, garbage, positions of Kafka 0.7 and foreign names are distinguished, and none is dropped."""
+    path = "/consumers/g/offsets/t/"
+    data = {"0": b"5", "1": b"-1", "2": b"7\n", "3": None, "1-4": b"99", "1-5": b"x", "no": b"1", "10": b"0"}
+    found = stored_in(decoded({f"{path}{key}": znode(value) for key, value in data.items()}))
+    t10 = TopicPartition("t", 10)
+    assert found.offsets == {T0: StoredOffset(5, 3, 1000, 2), t10: StoredOffset(0, 3, 1000, 2)}
+    assert found.values == {T0: 5, t10: 0}
+    assert found.unset == {T1}
+    assert found.unreadable.keys() == {T2, TopicPartition("t", 3)}
+    assert found.legacy == {LegacyPartition("t", 1, 4): 99}
+    assert found.misnamed.keys() == {f"{path}1-5", f"{path}no"}
+    assert found.partitions == {TopicPartition("t", p) for p in (0, 1, 2, 3, 10)}
+    assert len(found.problems) == 4
+    assert set(found.versions.values()) == {2}
+
+
+def test_name_that_no_topic_has() -> None:
+    """An offset below a name that no topic can have is a problem and no value, since no import would accept it."""
+    found = stored_in(decoded({"/consumers/g/offsets/a topic/0": znode(b"1"), "/consumers/g/offsets/t/0": znode(b"2")}))
+    assert found.misnamed.keys() == {"/consumers/g/offsets/a topic/0"}
+    assert found.values == {T0: 2}

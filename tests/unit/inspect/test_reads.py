@@ -8,11 +8,11 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError
 from pyspark_zkafka.inspect.groups import LogBounds
 from pyspark_zkafka.inspect.reads import ClusterReport, read_cluster, read_groups, read_logs
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, Position
+from pyspark_zkafka.model.offsets import Position
 from pyspark_zkafka.model.znodes.cluster import ControllerInfo
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import MEMBER, GroupBrokers
@@ -131,8 +131,8 @@ def outdated(*brokers: int) -> ClusterSnapshot:
 )
 def test_brokers_that_have_left(registered: tuple[int, ...], note: str) -> None:
     """Brokers that left ZooKeeper for KRaft are found through the others, and still lead their partitions."""
-    brokers = FakeBrokers()
-    logs = read_logs(lambda: cast(GroupAdmin, brokers), outdated(*registered))
+    brokers = cast(GroupAdmin, GroupBrokers({T0: (0, 9)}))
+    logs = read_logs(lambda: brokers, outdated(*registered))
     assert (logs.bounds[T0].start, logs.bounds[T0].end) == (0, 9)
     (problem,) = logs.problems
     assert note in problem
@@ -149,46 +149,34 @@ def test_malformed_topics() -> None:
     client.put_topic("t")
     client.put("/brokers/topics/bad", b"?")
     client.put("/consumers/g/offsets/bad/0", b"5")
-    found = read_groups(client, lambda: cast(GroupAdmin, FakeBrokers()))
+    found = read_groups(client, lambda: cast(GroupAdmin, GroupBrokers({T0: (0, 9)})))
     assert found.logs.bounds.keys() == {T0}
     assert [text.partition(" cannot")[0] for text in found.logs.problems] == ["Znode /brokers/topics/bad"]
-
-
-class FakeBrokers:
-    """Brokers of which broker 2, the leader of odd partitions, never responds."""
-
-    def __init__(self) -> None:
-        self.requests: list[dict[TopicPartition, Position]] = []
-        self.timeouts_s: list[float] = []
-
-    def snapshot(self, topics: Collection[str]) -> ClusterSnapshot:
-        live = {number: Broker(number, (), None) for number in (1, 2)}
-        found = {topic: Topic(topic, {0: (1, 2)}) for topic in topics}
-        return ClusterSnapshot(live, found, {TopicPartition(topic, 0): PartitionState(1, -1, (1, 2)) for topic in topics})
-
-    def list_offsets_each(self, positions: Mapping[TopicPartition, Position], timeout_s: float) -> Any:
-        self.requests.append(dict(positions))
-        self.timeouts_s.append(timeout_s)
-        silent = [tp for tp in positions if tp.partition % 2]
-        failed: dict[TopicPartition, ZKafkaError] = {
-            tp: BrokersUnavailable("BROKERS_UNAVAILABLE", f"the leader of {tp} did not answer") for tp in silent
-        }
-        return {tp: 0 if at == EARLIEST else 9 for tp, at in positions.items() if tp not in failed}, failed
 
 
 def test_leader_that_does_not_answer() -> None:
     """A silent leader is asked once, all requests share a deadline, and one line lists its partitions."""
     partitions = range(14)
-    states = {TopicPartition("t", n): PartitionState(1 + n % 2, 0, (1, 2)) for n in partitions}
-    live = {number: Broker(number, (), None) for number in (1, 2)}
-    snapshot = ClusterSnapshot(live, {"t": Topic("t", dict.fromkeys(partitions, (1, 2)))}, states)
-    brokers = FakeBrokers()
-    logs = read_logs(lambda: cast(GroupAdmin, brokers), snapshot)
+    requests: list[int] = []
+    timeouts_s: list[float] = []
+
+    class Silent(GroupBrokers):
+        def list_offsets_each(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> Any:
+            requests.append(len(wanted))
+            timeouts_s.append(timeout_s)
+            return super().list_offsets_each(wanted, timeout_s)
+
+    silent = BrokersUnavailable("BROKERS_UNAVAILABLE", "the leader did not answer")
+    brokers = Silent(
+        {TopicPartition("t", n): (0, 9) for n in partitions},
+        offline={TopicPartition("t", n): silent for n in partitions if n % 2},
+    )
+    logs = read_logs(lambda: cast(GroupAdmin, brokers), brokers.snapshot(["t"]))
     assert {tp.partition: (found.start, found.end) for tp, found in logs.bounds.items()} == {
         n: (None, None) if n % 2 else (0, 9) for n in partitions
     }
-    assert [len(request) for request in brokers.requests] == [14, 7]
-    assert brokers.timeouts_s[1] <= brokers.timeouts_s[0] <= 10
+    assert requests == [14, 7]
+    assert timeouts_s[1] <= timeouts_s[0] <= 10
     reason = "no answer from the leaders; check that these brokers run and are reachable from here"
     assert logs.problems == (f"No offsets of t-1, t-3, t-5, t-7, t-9 and 2 more: {reason}",)
 

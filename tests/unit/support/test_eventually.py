@@ -13,7 +13,7 @@ def test_first_truthy_result() -> None:
     assert eventually(lambda: next(results), poll_s=0) == "found"
 
 
-def test_failure() -> None:
+def test_message_after_the_time_out() -> None:
     """After the time-out, the message is evaluated and shown."""
     seen: list[int] = []
     with pytest.raises(AssertionError, match=r"after 0 s: \[1\]"):

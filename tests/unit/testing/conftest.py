@@ -1,11 +1,13 @@
-"""A fake Java, which responds to -version, retrieves a jar like Ivy, and runs a script instead of other programs."""
+"""Fake znodes, and a fake Java: it responds to -version, retrieves a jar like Ivy, and runs a script as other programs."""
 
 from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 SCRIPT = """\
 #!/bin/sh
@@ -69,3 +71,32 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJava:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("ZKAFKA_IVY_SETTINGS", raising=False)
     return fake
+
+
+class Znodes:
+    """The methods of KazooClient that local clusters use, on a dict of znodes."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+
+    def exists(self, path: str) -> object | None:
+        return path if any(other == path or other.startswith(f"{path}/") for other in self.data) else None
+
+    def get_children(self, path: str) -> list[str]:
+        return sorted({other[len(path) + 1 :].split("/")[0] for other in self.data if other.startswith(f"{path}/")})
+
+    def get(self, path: str) -> tuple[bytes, None]:
+        if path not in self.data:
+            raise NoNodeError
+        return self.data[path], None
+
+    def create(self, path: str, data: bytes, makepath: bool) -> None:
+        if path in self.data:
+            raise NodeExistsError
+        self.data[path] = data
+
+
+@pytest.fixture
+def znodes() -> Any:
+    """An ensemble without a cluster."""
+    return Znodes()

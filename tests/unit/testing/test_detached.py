@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../a", "-a", "a b"])
-def test_names(name: str) -> None:
+def test_malformed_names_are_refused(name: str) -> None:
     """A name that cannot be a plain file name is refused."""
     with pytest.raises(LocalClusterError, match="BAD_CLUSTER"):
         bring_up(name, {})

@@ -56,33 +56,24 @@ def test_java_home_wins(tmp_path: Path, environ: Callable[..., None]) -> None:
     assert find_java() == other
 
 
-def test_too_old(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """An old Java is refused with its version."""
-    java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
-    environ(JAVA_HOME=tmp_path)
-    with pytest.raises(LocalClusterError, match=r'JAVA_TOO_OLD.*17 or later.*"11\.0\.2".*install Java 17'):
-        find_java()
-
-
-def test_none(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """A missing Java is an error that names the places searched."""
-    environ(PATH=tmp_path)
-    with pytest.raises(LocalClusterError, match=r"NO_JAVA.*not set, and there is no java on PATH; install Java 17"):
-        find_java()
-
-
-def test_wrong_java_home(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """A JAVA_HOME without Java is an error, and PATH is not searched instead."""
-    environ(JAVA_HOME=tmp_path)
-    with pytest.raises(LocalClusterError, match=r"JAVA_HOME is .* cannot be executed; correct or unset JAVA_HOME"):
-        find_java()
-
-
-def test_broken_java(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """An executable that is no Java is refused."""
-    java(tmp_path, "hello")
-    environ(JAVA_HOME=tmp_path)
-    with pytest.raises(LocalClusterError, match=r"JAVA_TOO_OLD.*reports hello"):
+@pytest.mark.parametrize(
+    ("says", "variable", "error"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "JAVA_HOME", r'JAVA_TOO_OLD.*17 or later.*"11\.0\.2".*install Java 17'),
+        ("hello", "JAVA_HOME", "JAVA_TOO_OLD.*reports hello"),
+        (None, "JAVA_HOME", "NO_JAVA.*JAVA_HOME is .* cannot be executed; correct or unset JAVA_HOME"),
+        (None, "PATH", "NO_JAVA.*not set, and there is no java on PATH; install Java 17"),
+    ],
+    ids=["old", "no Java", "wrong JAVA_HOME", "missing"],
+)
+def test_unusable_java_is_refused(
+    tmp_path: Path, environ: Callable[..., None], says: str | None, variable: str, error: str
+) -> None:
+    """The error names the version or the places searched. PATH does not replace a JAVA_HOME without Java."""
+    if says is not None:
+        java(tmp_path, says)
+    environ(**{variable: tmp_path})
+    with pytest.raises(LocalClusterError, match=error):
         find_java()
 
 

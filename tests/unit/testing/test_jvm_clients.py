@@ -113,7 +113,7 @@ def test_tools_outside_of_the_core(fake_java: Any, main: str, has_tools: bool) -
         ("exit 3", "(nothing)"),
     ],
 )
-def test_failure(fake_java: Any, program: str, shown: str) -> None:
+def test_tool_that_fails(fake_java: Any, program: str, shown: str) -> None:
     """A failed tool is an error with its status and output."""
     fake_java.runs_as(program)
     with pytest.raises(LocalClusterError) as caught:

@@ -23,7 +23,7 @@ from pyspark_zkafka.testing import LocalCluster
         ({"kraft": True, "listeners": {"CONTROLLER": "SSL"}}, "the name of the controllers' listener"),
     ],
 )
-def test_refused_before_anything_starts(arguments: dict[str, Any], reason: str) -> None:
+def test_impossible_arguments_are_refused_before_anything_starts(arguments: dict[str, Any], reason: str) -> None:
     """Impossible arguments are refused by start before any process runs, and not by the constructor."""
     cluster = LocalCluster(**arguments)
     with pytest.raises(LocalClusterError, match=reason):

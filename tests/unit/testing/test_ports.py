@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from itertools import cycle
 
 import pytest
 
@@ -16,17 +17,15 @@ class Fixed(random.Random):
 
     def __init__(self, ports: tuple[int, ...]) -> None:
         super().__init__()
-        self._ports = ports
-        self._next = 0
+        self._ports = cycle(ports)
 
     def randrange(self, *args: int) -> int:  # type: ignore[override]
-        self._next += 1
-        return self._ports[(self._next - 1) % len(self._ports)]
+        return next(self._ports)
 
 
 def test_a_port_is_taken_once() -> None:
     """A port reserved by one cluster is not given to another until it is released."""
-    first, second = PortReservations(), PortReservations()
+    first = PortReservations()
     port = first.take()
     other = PortReservations(Fixed((port,)))
     with pytest.raises(LocalClusterError, match="NO_FREE_PORT"):
@@ -34,7 +33,6 @@ def test_a_port_is_taken_once() -> None:
     first.close()
     assert other.take() == port
     other.close()
-    second.close()
 
 
 def test_a_port_in_use_is_passed_over() -> None:
@@ -45,13 +43,6 @@ def test_a_port_in_use_is_passed_over() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ports = PortReservations(
-            Fixed(
-                (
-                    taken.getsockname()[1],
-                    spare,
-                )
-            )
-        )
+        ports = PortReservations(Fixed((taken.getsockname()[1], spare)))
         assert ports.take() == spare
         ports.close()

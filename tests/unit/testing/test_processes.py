@@ -97,25 +97,16 @@ def thread_states(pid: int) -> set[str]:
     return {stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")}
 
 
-def test_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The data are in the folder named by the environment, and are removed from it."""
-    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
-    found = ServerProcesses()
-    found.open()
-    assert found.folder.parent == tmp_path
-    found.close()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_relative_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative folder is one of the caller's, not of the supervisor's."""
+@pytest.mark.parametrize("folder", ["{parent}/data", "data"])
+def test_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """The data are in the folder named by the environment, relative to the caller's, and are removed from it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    monkeypatch.setenv(DATA_VARIABLE, "data")
-    found = ServerProcesses()
-    found.open()
-    assert found.folder.parent == tmp_path / "data"
-    found.close()
+    monkeypatch.setenv(DATA_VARIABLE, folder.format(parent=tmp_path))
+    with closing(ServerProcesses()) as found:
+        found.open()
+        assert found.folder.parent == tmp_path / "data"
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> None:

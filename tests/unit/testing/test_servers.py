@@ -24,25 +24,6 @@ from pyspark_zkafka.testing.servers import (
 from tests.support.listening import server
 
 
-class Znodes:
-    """The methods of KazooClient that the code uses, on a dict of znodes."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, bytes] = {}
-
-    def exists(self, path: str) -> object | None:
-        return path if any(other == path or other.startswith(f"{path}/") for other in self.data) else None
-
-    def get_children(self, path: str) -> list[str]:
-        return sorted({other[len(path) + 1 :].split("/")[0] for other in self.data if other.startswith(f"{path}/")})
-
-
-@pytest.fixture
-def znodes() -> Any:
-    """An ensemble without a cluster."""
-    return Znodes()
-
-
 def test_registered_brokers(znodes: Any) -> None:
     """Registered brokers are those with a znode, and there are none before the first broker has started."""
     assert registered_brokers(znodes) == set()

@@ -46,7 +46,7 @@ def test_added_libraries(version: str, added: list[str]) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.9", "new"])
-def test_versions_refused(version: str) -> None:
+def test_malformed_versions_are_refused(version: str) -> None:
     """An incomplete version is refused with the right form."""
     with pytest.raises(LocalClusterError, match="write it like"):
         kafka_jars(version)

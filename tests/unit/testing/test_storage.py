@@ -39,7 +39,7 @@ def test_each_node_is_formatted(fake_java: Any, files: list[Path], jars: str) ->
         assert text.endswith(f" format --cluster-id=-an-id --config {file}\n")
 
 
-def test_failure(fake_java: Any, files: list[Path], jars: str) -> None:
+def test_node_that_cannot_be_formatted(fake_java: Any, files: list[Path], jars: str) -> None:
     """If a node cannot be formatted, the error has the status and the output of the tool."""
     fake_java.runs_as('case "$*" in *broker-2*) echo "Log directory is not empty" >&2; exit 1;; esac')
     with pytest.raises(LocalClusterError, match="STORAGE_NOT_FORMATTED") as caught:

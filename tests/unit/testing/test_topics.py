@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException
-from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import topics
@@ -118,32 +117,6 @@ def test_brokers_that_do_not_answer(admin: Admin, state: AdminTopics) -> None:
     with pytest.raises(LocalClusterError, match=r"BROKERS_SILENT\] No broker of the local cluster answers: .*refused"):
         state.is_gone("t")
     assert not state.request_election("t", [1])
-
-
-class Znodes:
-    """The methods of KazooClient that the code uses, on a dict of znodes."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, bytes] = {}
-
-    def exists(self, path: str) -> object | None:
-        return path if any(other == path or other.startswith(f"{path}/") for other in self.data) else None
-
-    def get(self, path: str) -> tuple[bytes, None]:
-        if path not in self.data:
-            raise NoNodeError
-        return self.data[path], None
-
-    def create(self, path: str, data: bytes, makepath: bool) -> None:
-        if path in self.data:
-            raise NodeExistsError
-        self.data[path] = data
-
-
-@pytest.fixture
-def znodes() -> Any:
-    """An ensemble without a cluster."""
-    return Znodes()
 
 
 def test_assignment_in_znodes(znodes: Any) -> None:

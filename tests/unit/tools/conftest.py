@@ -18,15 +18,20 @@ from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
+from tests.support.running import Run, Show
 
 ZOOKEEPER = {"zookeeper.connect": "zk1:2181/kafka"}
 
 
 @dataclass
 class Validator:
-    """The part of `KafkaAdmin` that commands use: it records configurations, and refuses them if an error is set."""
+    """The part of `KafkaAdmin` that commands use: it records configurations, and refuses them if an error is set.
+
+    `setting` is the value of each setting of a broker.
+    """
 
     error: ZKafkaError | None = None
+    setting: str | None = "true"
     checked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
@@ -34,8 +39,8 @@ class Validator:
         if self.error is not None:
             raise self.error
 
-    def broker_config(self, broker: int, name: str) -> str:
-        return "true"
+    def broker_config(self, broker: int, name: str) -> str | None:
+        return self.setting
 
 
 @dataclass
@@ -85,6 +90,19 @@ def client() -> EnsembleClient:
 
 
 @pytest.fixture
+def memberless(client: EnsembleClient) -> None:
+    """The ensemble after the member of group ``g`` has left."""
+    del client.ensemble.nodes["/consumers/g/ids/g_a"]
+    del client.ensemble.nodes["/consumers/g/owners/t/0"]
+
+
+@pytest.fixture
+def brokerless(client: EnsembleClient) -> None:
+    """The ensemble after its only broker has left."""
+    del client.ensemble.nodes["/brokers/ids/1"]
+
+
+@pytest.fixture
 def validator() -> Validator:
     """Brokers that accept any configuration."""
     return Validator()
@@ -118,7 +136,7 @@ def new_target(
 
 
 @pytest.fixture
-def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Row]]:
+def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Run:
     """A function that runs a command with ``--json``, and ``--yes`` unless ``dry_run`` is given, and returns its rows."""
 
     def run(command: Any, *arguments: Any, dry_run: bool = False, **options: Any) -> list[Row]:
@@ -130,7 +148,7 @@ def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture
-def show(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+def show(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Show:
     """A function that runs a command without ``--json`` like ``run``, and returns its output and its notes."""
 
     def show(

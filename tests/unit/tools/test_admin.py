@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.cluster import ControllerInfo, decode_controller
 from pyspark_zkafka.tools.admin import follow, require_controller
 from pyspark_zkafka.tools.admin import show as show_admin
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.running import Run
 
 
-def test_show(views: Any, run: Callable[..., list[Row]]) -> None:
+def test_show(views: Any, run: Run) -> None:
     """A reassignment is shown with the number of its new replicas in sync, and other operations without."""
     place = {"topic": "t", "partition": 0}
     views.rows["admin"] = [

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.admin import delete_topic, remaining_topics, request_deletion, require_deletable
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.running import Run, Show
 
 
 @pytest.fixture
@@ -34,17 +33,12 @@ def test_deletable(client: EnsembleClient) -> None:
 
 
 @pytest.mark.parametrize(("value", "is_refused"), [("true", False), (None, False), ("false", True)])
-def test_enabled(
-    client: EnsembleClient,
-    validator: Any,
-    run: Callable[..., list[Row]],
-    monkeypatch: pytest.MonkeyPatch,
-    value: str | None,
-    is_refused: bool,
+def test_deletion_that_the_controller_ignores_is_refused(
+    client: EnsembleClient, validator: Any, run: Run, value: str | None, is_refused: bool
 ) -> None:
     """A request is refused only if the controller is known to ignore it."""
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
-    monkeypatch.setattr(validator, "broker_config", lambda broker, name: value)
+    validator.setting = value
     if is_refused:
         with pytest.raises(ClusterStateError, match=r"delete\.topic\.enable is false at broker 1, the controller"):
             run(delete_topic, ["t"], no_wait=True)
@@ -53,7 +47,7 @@ def test_enabled(
     assert client.admin_state().deletions == (() if is_refused else ("t",))
 
 
-def test_deletion_that_is_not_waited_for(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
+def test_deletion_that_is_not_waited_for(client: EnsembleClient, show: Show) -> None:
     """Without waiting, the command ends with a confirmation of the request."""
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
     notes = show(delete_topic, ["t"], no_wait=True)[1].splitlines()

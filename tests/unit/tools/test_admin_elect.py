@@ -10,11 +10,11 @@ import pytest
 import typer
 
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.cluster import AdminState
 from pyspark_zkafka.tools.admin import candidates, elect
 from pyspark_zkafka.zookeeper.connection import Results
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.running import Run, Show
 
 ELECTION = "/admin/preferred_replica_election"
 SNAPSHOT = ClusterSnapshot(
@@ -72,7 +72,7 @@ def requested(client: EnsembleClient) -> list[int]:
 
 
 def test_election_of_partitions_that_are_named_one_by_one(
-    client: EnsembleClient, election: Callable[..., None], run: Callable[..., list[Row]]
+    client: EnsembleClient, election: Callable[..., None], run: Run
 ) -> None:
     """A topic may be given several times with different partitions, whose elections are shown as due without waiting."""
     election(2, 2)
@@ -80,7 +80,7 @@ def test_election_of_partitions_that_are_named_one_by_one(
     assert requested(client) == [0, 1]
 
 
-def test_election_that_is_not_waited_for(election: Callable[..., None], show: Callable[..., tuple[str, str]]) -> None:
+def test_election_that_is_not_waited_for(election: Callable[..., None], show: Show) -> None:
     """Without waiting, the command ends with a confirmation of the request."""
     election(2, 2)
     assert (
@@ -99,7 +99,7 @@ def test_election_that_cannot_be(
     fails: bool,
     client: EnsembleClient,
     election: Callable[..., None],
-    show: Callable[..., tuple[str, str]],
+    show: Show,
 ) -> None:
     """The exit status is 1 if a leader is not the preferred replica, even if no election can change that."""
     client.put("/brokers/ids/1", client.data("/brokers/ids/2"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import typer
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.cluster import AdminState
 from pyspark_zkafka.tools.admin_reassign import move_problems, moves, parse_reassignment, reassign
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.running import Run
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SNAPSHOT = ClusterSnapshot(
@@ -37,7 +36,7 @@ def file(client: EnsembleClient, tmp_path: Path) -> Path:
     return file
 
 
-def test_start(client: EnsembleClient, file: Path, run: Callable[..., list[Row]]) -> None:
+def test_start(client: EnsembleClient, file: Path, run: Run) -> None:
     """A reassignment is requested once, and is in progress until the controller has done it."""
     run(reassign, file, dry_run=True)
     assert "/admin/reassign_partitions" not in client.ensemble.nodes
@@ -48,7 +47,7 @@ def test_start(client: EnsembleClient, file: Path, run: Callable[..., list[Row]]
         run(reassign, file, no_wait=True)
 
 
-def test_verify(file: Path, run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify(file: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """A move that was never requested is shown as failed with exit status 1."""
     with pytest.raises(typer.Exit) as caught:
         run(reassign, file, verify=True)
@@ -109,7 +108,7 @@ def test_files() -> None:
         ),
     ],
 )
-def test_wrong_files(text: str, problem: str) -> None:
+def test_wrong_files_are_refused(text: str, problem: str) -> None:
     """An error says what is wrong with a file, and names the file."""
     with pytest.raises(OptionError) as caught:
         parse_reassignment(text, "f")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pyspark_zkafka.inspect.reads import read_cluster
 from pyspark_zkafka.inspect.view_rows import broker_rows, controller_rows, partition_rows, topic_rows
 from pyspark_zkafka.tools.views import brokers, controller, describe_topics, list_topics
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.running import Run
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "cli" / "topics"
 RECORDED = {version: json.loads((FOLDER / f"{version}.json").read_text()) for version in ("1.1.1", "3.9.1")}
@@ -63,7 +64,7 @@ def ensemble(recorded: dict[str, Any], *filters: str, stopped: int | None = None
 
 
 @pytest.fixture
-def shown(views: Any, run: Callable[..., list[Row]]) -> Callable[..., list[Row]]:
+def shown(views: Any, run: Run) -> Run:
     """A function that runs a command with ``--json`` on an ensemble, and returns its rows."""
 
     def shown(client: EnsembleClient, command: Any, **options: bool) -> list[Row]:
@@ -119,7 +120,7 @@ def summaries(output: str) -> Iterator[Row]:
 
 
 @by_version
-def test_topics(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> None:
+def test_topics(recorded: dict[str, Any], shown: Run) -> None:
     """The topics equal those of kafka-topics --list, and their values equal those of --describe."""
     found = shown(ensemble(recorded), list_topics)
     assert [row["topic"] for row in found] == recorded["list"]["kafka"].split()
@@ -127,14 +128,14 @@ def test_topics(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> No
 
 
 @by_version
-def test_partitions(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> None:
+def test_partitions(recorded: dict[str, Any], shown: Run) -> None:
     """The command lists the same partitions as kafka-topics --describe."""
     assert in_kafka(shown(ensemble(recorded), describe_topics)) == list(partitions(recorded["describe"]["kafka"]))
 
 
 @by_version
 @pytest.mark.parametrize("chosen", [UNDER_REPLICATED, UNAVAILABLE])
-def test_partitions_without_a_broker(recorded: dict[str, Any], chosen: str, shown: Callable[..., list[Row]]) -> None:
+def test_partitions_without_a_broker(recorded: dict[str, Any], chosen: str, shown: Run) -> None:
     """Without a broker, the command lists the same under-replicated and unavailable partitions as kafka-topics."""
     client = ensemble(recorded, UNDER_REPLICATED, UNAVAILABLE, stopped=2)
     option = {UNDER_REPLICATED: "under_replicated", UNAVAILABLE: "unavailable"}[chosen]
@@ -142,7 +143,7 @@ def test_partitions_without_a_broker(recorded: dict[str, Any], chosen: str, show
 
 
 @by_version
-def test_brokers(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> None:
+def test_brokers(recorded: dict[str, Any], shown: Run) -> None:
     """The brokers equal those of kafka-broker-api-versions, sorted by id."""
     lines = recorded["brokers"]["kafka"].splitlines()
     told = [re.match(r"(.*):(\d+) \(id: (\d+) rack: (.*)\) -> \(", line) for line in lines]
@@ -154,7 +155,7 @@ def test_brokers(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> N
 
 
 @by_version
-def test_controller(recorded: dict[str, Any], shown: Callable[..., list[Row]]) -> None:
+def test_controller(recorded: dict[str, Any], shown: Run) -> None:
     """The controller equals the one in the znode /controller, as shown by zookeeper-shell."""
     told = json.loads(recorded["controller"]["kafka"].strip().splitlines()[-1])
     (row,) = shown(ensemble(recorded), controller)

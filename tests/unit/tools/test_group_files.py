@@ -11,18 +11,20 @@ import typer
 
 from pyspark_zkafka.errors import ClusterStateError, GroupContended, GroupError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.tools.group_files import export_offsets, import_offsets, plan_import
 from pyspark_zkafka.tools.offset_files import OffsetLine
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
+from tests.support.running import Run, Show
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+pytestmark = pytest.mark.usefixtures("memberless")
+
 BROKERS: Any = GroupBrokers({T0: (10, 100), T1: (0, 20)})
 
 
-def test_export(run: Callable[..., list[Row]]) -> None:
+def test_export(run: Run) -> None:
     """The offsets of the named groups, or of all groups, are exported sorted by group."""
     assert [(row["group"], row["partition"], row["offset"]) for row in run(export_offsets, None, all_groups=True)] == [
         ("g", 0, 5),
@@ -32,7 +34,7 @@ def test_export(run: Callable[..., list[Row]]) -> None:
         run(export_offsets, ["g", "nobody"])
 
 
-def test_left_out(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+def test_left_out(client: EnsembleClient, run: Run) -> None:
     """Partitions without an offset and, in CSV, positions of Kafka 0.7 are left out without an error."""
     client.put("/consumers/g/offsets/t/1", b"-1")
     client.put("/consumers/g/offsets/t/1-0", b"4096")
@@ -40,9 +42,7 @@ def test_left_out(client: EnsembleClient, run: Callable[..., list[Row]]) -> None
     assert [row["partition"] for row in run(export_offsets, ["g"])] == [0, "1-0"]
 
 
-def test_unreadable_offset(
-    client: EnsembleClient, run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_offset(client: EnsembleClient, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """An unreadable offset fails the command after the other offsets were written."""
     client.put("/consumers/g/offsets/t/1", b"five")
     with pytest.raises(typer.Exit) as caught:
@@ -51,9 +51,7 @@ def test_unreadable_offset(
     assert '"offset": 5' in capsys.readouterr().out
 
 
-def test_import_of_a_file(
-    client: EnsembleClient, tmp_path: Path, run: Callable[..., list[Row]], show: Callable[..., tuple[str, str]]
-) -> None:
+def test_import_of_a_file(client: EnsembleClient, tmp_path: Path, run: Run, show: Show) -> None:
     """Old and new offsets are shown, and written unless it is a dry run; lines without an offset are left out."""
     file = tmp_path / "offsets.csv"
     file.write_text("idle,t,1,12\nnew,t,0,3\nnew,t,1,-1\n")
@@ -87,47 +85,38 @@ def test_import_that_stops(
     assert capsys.readouterr().err == f"Imported: idle. {notes}"
 
 
-@pytest.fixture
-def stored() -> EnsembleClient:
-    """An ensemble with a topic, and a group that has one offset in it."""
-    client = EnsembleClient()
-    client.put_topic("t", partitions=2)
-    client.put("/consumers/g/offsets/t/0", b"50")
-    return client
-
-
-def test_import(stored: EnsembleClient) -> None:
+def test_import(client: EnsembleClient) -> None:
     """Each group gets its offsets, and an offset outside its log is moved to the nearer end with a warning."""
-    planned = plan_import(stored, BROKERS, [OffsetLine("g", T0, 5), OffsetLine("h", T1, 7)])
+    planned = plan_import(client, BROKERS, [OffsetLine("g", T0, 5), OffsetLine("h", T1, 7)])
     assert planned.offsets == {"g": {T0: 10}, "h": {T1: 7}}
     assert len(planned.warnings) == 1
     assert planned.warnings[0].startswith("g: ")
-    assert (planned.stored["g"].values.get(T0), planned.stored["h"].values.get(T1)) == (50, None)
+    assert (planned.stored["g"].values.get(T0), planned.stored["h"].values.get(T1)) == (5, None)
 
 
-def test_unchecked(stored: EnsembleClient) -> None:
+def test_unchecked(client: EnsembleClient) -> None:
     """Unchecked offsets are accepted unchanged, even of unknown partitions."""
     gone = TopicPartition("gone", 3)
-    planned = plan_import(stored, None, [OffsetLine("g", T0, 5), OffsetLine("g", gone, 1)])
+    planned = plan_import(client, None, [OffsetLine("g", T0, 5), OffsetLine("g", gone, 1)])
     assert (planned.offsets, planned.warnings) == ({"g": {T0: 5, gone: 1}}, ())
 
 
-def test_unknown_partition(stored: EnsembleClient) -> None:
+def test_unknown_partition(client: EnsembleClient) -> None:
     """A partition that does not exist is refused before anything is written."""
     with pytest.raises(ClusterStateError, match="t-9"):
-        plan_import(stored, BROKERS, [OffsetLine("g", T0, 5), OffsetLine("g", TopicPartition("t", 9), 5)])
+        plan_import(client, BROKERS, [OffsetLine("g", T0, 5), OffsetLine("g", TopicPartition("t", 9), 5)])
 
 
-def test_positions_of_kafka_07(stored: EnsembleClient) -> None:
+def test_positions_of_kafka_07(client: EnsembleClient) -> None:
     """Positions of Kafka 0.7 are not compared with logs."""
     legacy = LegacyPartition("t", 1, 0)
-    stored.put("/consumers/g/offsets/t/1-0", b"4096")
-    planned = plan_import(stored, BROKERS, [OffsetLine("g", legacy, 8192)])
+    client.put("/consumers/g/offsets/t/1-0", b"4096")
+    planned = plan_import(client, BROKERS, [OffsetLine("g", legacy, 8192)])
     assert (planned.offsets, planned.stored["g"].positions[legacy]) == ({"g": {legacy: 8192}}, 4096)
 
 
-def test_active_group(stored: EnsembleClient) -> None:
+def test_active_group(client: EnsembleClient) -> None:
     """A group with a member prevents the whole import."""
-    stored.put("/consumers/h/ids/h_a")
+    client.put("/consumers/h/ids/h_a")
     with pytest.raises(GroupError, match="The offsets were not imported: group h must be inactive"):
-        plan_import(stored, BROKERS, [OffsetLine("g", T0, 50), OffsetLine("h", T0, 50)])
+        plan_import(client, BROKERS, [OffsetLine("g", T0, 50), OffsetLine("h", T0, 50)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyspark_zkafka.tools.group_reset import reset_offsets
 from pyspark_zkafka.tools.offset_files import csv_text, parse_offsets_file
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
+from tests.support.running import Show
 
 VECTORS = Path(__file__).parent.parent.parent / "vectors" / "cli"
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -74,7 +75,7 @@ def test_all_resets() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_resets(show: Callable[..., tuple[str, str]], name: str) -> None:
+def test_resets(show: Show, name: str) -> None:
     """A reset shows the same columns, rows and offsets as Kafka's tool, plus the current offset."""
     ours = cells(show(reset_offsets, "billing", topic=["orders"], dry_run=True, **SCENARIOS[name])[0])
     assert ours == cells(recorded(f"reset-offsets/{name}.zkafka"))
@@ -83,7 +84,7 @@ def test_resets(show: Callable[..., tuple[str, str]], name: str) -> None:
     assert ours == cells(recorded(f"reset-offsets/{name}.kafka"))
 
 
-def test_export(show: Callable[..., tuple[str, str]]) -> None:
+def test_export(show: Show) -> None:
     """An export has the same lines of znodes as Kafka's tool."""
     ours = show(export_offsets, ["billing"])[0]
     assert ours == recorded("export/zk.zkafka")
@@ -98,7 +99,7 @@ def test_csv() -> None:
     assert csv_text(offsets, with_group=False) == text.rstrip("\n") + "\n"
 
 
-def test_deletion(show: Callable[..., tuple[str, str]]) -> None:
+def test_deletion(show: Show) -> None:
     """A deletion shows the same message as Kafka's tool."""
     ours = show(delete, ["billing"])[1]
     assert recorded("delete/group.kafka").strip() in ours

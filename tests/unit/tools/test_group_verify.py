@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
 
@@ -25,21 +24,14 @@ from pyspark_zkafka.inspect.groups import (
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
-from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
-from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import active
+from tests.support.running import Run
 
 
-@pytest.fixture
-def client(client: EnsembleClient) -> EnsembleClient:
-    """An ensemble without brokers."""
-    del client.ensemble.nodes["/brokers/ids/1"]
-    return client
-
-
-def test_exit_status(run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("brokerless")
+def test_exit_status(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """A problem is a row with its remedy and makes the exit status 1, even if the ends of logs are unknown."""
     with pytest.raises(typer.Exit) as caught:
         run(verify, ["g"])
@@ -103,13 +95,6 @@ def test_proper_group() -> None:
 def test_problems(group: GroupReport, expected: tuple[object, ...]) -> None:
     """Each problem is found, without any other."""
     assert problems(group) == [expected]
-
-
-def test_claim_of_an_unsubscribed_topic() -> None:
-    """A claim of an existing topic to which no member subscribes is a problem."""
-    assert problems(claimed(U0, Owner("g_c1-0", 7)), {**LOGS, U0: LogBounds()}) == [
-        ("u", 0, "claim of an unsubscribed topic")
-    ]
 
 
 @pytest.mark.parametrize("offset", [-1, 5, 10])
@@ -252,7 +237,7 @@ def test_unreadable_member_gets_no_partition() -> None:
 
 
 def test_internal_topics() -> None:
-    """A filter may include internal topics, but claims of internal topics by other members are a problem."""
+    """A filter may include internal topics, but claims of topics to which no member subscribes are a problem."""
     internal = TopicPartition("__consumer_offsets", 0)
     logs = {**LOGS, internal: LogBounds()}
     group = replace(claimed(internal, Owner("g_c1-0", 7)), offsets={})

@@ -21,7 +21,7 @@ from pyspark_zkafka.tools.group_describe import describe, list_
 from pyspark_zkafka.tools.group_files import export_offsets
 from pyspark_zkafka.tools.group_reset import reset_offsets
 from pyspark_zkafka.tools.group_verify import verify
-from tests.support.group_brokers import GroupBrokers, active
+from tests.support.group_brokers import GroupBrokers, active, raising
 
 BROKERS = {"kafka.bootstrap.servers": "broker1:9092"}
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -147,19 +147,7 @@ def test_delete(run: Run, group_admin: GroupBrokers) -> None:
 def test_delete_offsets_of_a_topic(run: Run, group_admin: GroupBrokers) -> None:
     """A group that refuses does not keep the next one from losing its offsets, and is the error at the end."""
     group_admin.stored = {"refusing": {T0: 1}, "g": {T0: 2, U0: 3}}
-    group_admin.refused = {}
-    group_admin.delete_offsets = refusing(group_admin.delete_offsets)  # type: ignore[method-assign]
+    group_admin.before_change = raising(UNREADABLE_GROUP("group refusing has members", group="refusing"), "refusing")
     with pytest.raises(GroupError, match="refusing"):
         run(delete, ["refusing", "g"], topic="t")
     assert group_admin.stored == {"refusing": {T0: 1}, "g": {U0: 3}}
-
-
-def refusing(delete_offsets: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, which refuses for one group."""
-
-    def refuse(group: str, partitions: object) -> Any:
-        if group == "refusing":
-            raise UNREADABLE_GROUP("group refusing has members", group=group)
-        return delete_offsets(group, partitions)
-
-    return refuse

@@ -1,24 +1,18 @@
-"""``zkafka ledger`` without a server: refused arguments, and reading, age and deletion of ledgers."""
+"""``zkafka ledger`` with fake brokers: reading, age and deletion of ledgers."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Collection, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.errors import GroupError, LedgerError
 from pyspark_zkafka.model.ledger import Entry, QueryName, encode, key_of
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools import ledger
 from pyspark_zkafka.tools.ledger import (
     RECENT_MS,
     QueryLedger,
-    StoredEntry,
     delete_ledger,
     group_by_query,
     groups_of,
@@ -27,24 +21,7 @@ from pyspark_zkafka.tools.ledger import (
     written_before,
 )
 from tests.support.group_brokers import GroupBrokers
-
-NOWHERE = ["--bootstrap-server", "127.0.0.1:1"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["show"], "Missing argument"),
-        (["delete"], "Name one or more queries, or use --older-than"),
-        (["delete", "q", "--older-than", "1d"], "Name one or more queries, or use --older-than"),
-        (["delete", "--older-than", "soon"], "--older-than 'soon' is not a duration; write a duration such as 15m"),
-        (["delete", "--older-than", "7"], "--older-than '7' is not a duration; write a number with its unit"),
-    ],
-)
-def test_refused(arguments: list[str], text: str) -> None:
-    """Contradictory and incomplete arguments are refused with exit status 2 before a server is contacted."""
-    result = CliRunner().invoke(zkafka, ["ledger", *arguments, *NOWHERE], env={"COLUMNS": "200"})
-    assert (result.exit_code, text in result.stderr) == (2, True), result.output
+from tests.support.running import Run, Show
 
 
 @pytest.fixture
@@ -56,14 +33,14 @@ def foreign(group_admin: GroupBrokers) -> GroupBrokers:
 
 
 @pytest.mark.usefixtures("foreign")
-def test_entries_with_an_impossible_time(run: Callable[..., list[Row]], show: Callable[..., tuple[str, str]]) -> None:
+def test_entries_with_an_impossible_time(run: Run, show: Show) -> None:
     """An entry with a time at which no worker can have written it is shown without a time."""
     assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.list_)] == [(7, None, None)]
     assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.show, "zkafka-q")] == [(7, None, None)]
     assert "Left out, because the age of some entries is unknown: zkafka-q." in show(ledger.delete, older_than="7d")[1]
 
 
-def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Callable[..., list[Row]]) -> None:
+def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Run) -> None:
     """A ledger with impossible times is deleted only with --force, like any other of unknown age."""
     with pytest.raises(LedgerError, match="the age of its last entry is unknown"):
         run(ledger.delete, ["zkafka-q"])
@@ -159,11 +136,6 @@ def test_query_that_may_be_running(found: QueryLedger, reason: str) -> None:
     assert (raised.value.condition, raised.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
 
 
-def test_idle_query() -> None:
-    """A ledger is idle if all its entries are at least a minute old."""
-    require_idle([recorded(entry(0), entry(1))], NOW)
-
-
 def test_older_ledgers() -> None:
     """The newest entry decides a ledger's age, and ledgers of unknown age are listed separately."""
     old, young = recorded(entry(0, at_ms=10), query="old"), recorded(entry(0, at_ms=10), entry(1, at_ms=30), query="young")
@@ -172,85 +144,50 @@ def test_older_ledgers() -> None:
     assert written_before([old, young, unreadable, timeless], 30) == ([old], [unreadable, timeless])
 
 
-def test_record_of_an_entry() -> None:
-    """An entry is read from the metadata of an offset."""
-    record = StoredEntry.read("g", TopicPartition("t", 0), encode(entry(3)))
-    assert record.entry == entry(3)
-
-
 # --- reading and deleting ----------------------------------------------------------------------------------------------
 
-WIDTH = 2
+NOT_TO_BE_READ = GroupError("UNREADABLE_GROUP", "this group was not to be read")
 
 
-class Brokers:
-    """The part of `GroupAdmin` that ledgers use: groups with the metadata of their offsets."""
-
-    def __init__(self) -> None:
-        self.metadata: dict[str, dict[TopicPartition, str]] = {}
-        self.asked: list[list[str]] = []
-
-    def write(self, query: str, slot: int, batch: int) -> None:
-        """Store the entry of a slot."""
-        key = key_of(QueryName("zkafka", query), slot, WIDTH)
-        entry = encode(Entry(slot, batch, 10, "0" * 32, "run", at_ms=1))
-        self.metadata.setdefault(key.group, {})[TopicPartition("t", key.partition)] = entry
-
-    def group_names(self) -> list[str]:
-        return sorted([*self.metadata, "billing"])
-
-    def committed_metadata(self, asked: Mapping[str, None]) -> dict[str, dict[TopicPartition, str]]:
-        self.asked.append(list(asked))
-        return {name: dict(self.metadata.get(name, {})) for name in self.asked[-1]}
-
-    def delete_groups(self, groups: Collection[str]) -> None:
-        for name in groups:
-            del self.metadata[name]
+def write(brokers: GroupBrokers, query: str, slot: int, batch: int) -> None:
+    """Store the entry of a slot, of a query whose ledger is two groups wide."""
+    key = key_of(QueryName("zkafka", query), slot, 2)
+    brokers.metadata.setdefault(key.group, {})[TopicPartition("t", key.partition)] = encode(entry(slot, batch))
 
 
 @pytest.fixture
-def brokers() -> Brokers:
-    """Brokers with the ledgers of two queries, one of which has two groups."""
-    brokers = Brokers()
+def brokers() -> GroupBrokers:
+    """Brokers with the ledgers of two queries, one of which has two groups, and with another group."""
+    brokers = GroupBrokers({}, {"billing": {}}, unread={"billing": NOT_TO_BE_READ})
     for slot in range(3):
-        brokers.write("q", slot, batch=7)
-    brokers.write("other", 0, batch=1)
+        write(brokers, "q", slot, batch=7)
+    write(brokers, "other", 0, batch=1)
     return brokers
 
 
-def test_all_ledgers(brokers: Brokers) -> None:
+def test_all_ledgers(brokers: GroupBrokers) -> None:
     """All ledgers are found by the names of their groups, and offsets of other groups are not read."""
-    found = read_ledgers(brokers)
-    assert {query: sorted(ledger.entries) for query, ledger in found.items()} == {
-        "zkafka-other": [0],
-        "zkafka-q": [0, 1, 2],
-    }
-    assert "billing" not in brokers.asked[0]
+    found = {query: sorted(ledger.entries) for query, ledger in read_ledgers(brokers).items()}
+    assert found == {"zkafka-other": [0], "zkafka-q": [0, 1, 2]}
 
 
-def test_one_ledger(brokers: Brokers) -> None:
+def test_one_ledger(brokers: GroupBrokers) -> None:
     """For named queries, only their groups are read."""
+    brokers.unread = dict.fromkeys(["billing", "zkafka-other.slots-2-0"], NOT_TO_BE_READ)
     assert list(read_ledgers(brokers, ["zkafka-q"])) == ["zkafka-q"]
-    assert brokers.asked == [["zkafka-q.slots-2-0", "zkafka-q.slots-2-1"]]
 
 
-def test_unknown_ledger(brokers: Brokers) -> None:
+def test_unknown_ledger(brokers: GroupBrokers) -> None:
     """A query without a ledger is an error, even among others."""
     with pytest.raises(LedgerError, match=r"UNKNOWN_LEDGER.*zkafka-x"):
         read_ledgers(brokers, ["zkafka-q", "zkafka-x"])
 
 
-def test_deletion(brokers: Brokers) -> None:
-    """An unchanged ledger is deleted with all of its groups, and no other one is deleted."""
-    delete_ledger(brokers, read_ledgers(brokers)["zkafka-q"])
-    assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]
-
-
 @pytest.mark.parametrize("slot", [2, 4], ids=["known-group", "new-group"])
-def test_ledger_that_has_changed(brokers: Brokers, slot: int) -> None:
+def test_ledger_that_has_changed(brokers: GroupBrokers, slot: int) -> None:
     """A ledger that has changed meanwhile, also in a new group, belongs to a running query; only force deletes it."""
     ledger = read_ledgers(brokers)["zkafka-q"]
-    brokers.write("q", slot, batch=8)
+    write(brokers, "q", slot, batch=8)
     groups = list(brokers.metadata)
     with pytest.raises(LedgerError, match="The ledger of zkafka-q was not deleted, as it has changed") as caught:
         delete_ledger(brokers, ledger)
@@ -260,9 +197,9 @@ def test_ledger_that_has_changed(brokers: Brokers, slot: int) -> None:
     assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]
 
 
-def test_other_ledgers_do_not_matter(brokers: Brokers) -> None:
-    """Writes of other queries do not prevent a deletion."""
+def test_deletion(brokers: GroupBrokers) -> None:
+    """An unchanged ledger is deleted with all of its groups, although other queries write."""
     ledger = read_ledgers(brokers)["zkafka-q"]
-    brokers.write("other", 0, batch=2)
+    write(brokers, "other", 0, batch=2)
     delete_ledger(brokers, ledger)
     assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]

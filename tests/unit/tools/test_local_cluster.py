@@ -18,10 +18,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["log.dirs", "=value"])
-def test_properties(text: str) -> None:
+def test_malformed_properties_are_refused(text: str) -> None:
     """A property of the brokers needs a name and a value."""
     result = CliRunner().invoke(app, ["cluster", "up", "--config", text], env={"COLUMNS": "200"})
-    assert (result.exit_code, f"found '{text}'; write NAME=VALUE" in result.stderr) == (2, True), result.stderr
+    assert result.exit_code == 2
+    assert f"found '{text}'; write NAME=VALUE" in result.stderr
 
 
 def test_status() -> None:

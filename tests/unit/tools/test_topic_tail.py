@@ -12,13 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 
 from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
 from pyspark_zkafka.testing import MockCluster
-from pyspark_zkafka.tools import topic_records
 from pyspark_zkafka.tools.command import Target
 from pyspark_zkafka.tools.topic_records import (
     Format,
@@ -35,41 +34,13 @@ from tests.support.foreign_headers import write_header
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Message:
-    """The part of confluent-kafka's message that the command uses."""
-
-    def __init__(
-        self, offset: int, value: bytes | None = b"v", *, tp: TopicPartition = T0, error: int | None = None, **more: Any
-    ) -> None:
-        self._offset, self._value, self._tp, self._error, self._more = offset, value, tp, error, more
-
-    def topic(self) -> str:
-        return self._tp.topic
-
-    def partition(self) -> int:
-        return self._tp.partition
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def key(self) -> bytes | None:
-        found: bytes | None = self._more.get("key")
-        return found
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        if self._more.get("unreadable"):
-            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")
-        found: list[tuple[str, bytes | None]] | None = self._more.get("headers")
-        return found
-
-    def timestamp(self) -> tuple[int, int]:
-        return self._more.get("timestamp", (1, 1_795_228_865_441))
-
-    def error(self) -> KafkaError | None:
-        return None if self._error is None else KafkaError(self._error)
+def message(
+    offset: int, value: bytes | None = b"v", *, tp: TopicPartition = T0, error: int | None = None, **more: Any
+) -> Message:
+    """Return a message of confluent-kafka, or an error at an offset."""
+    failed = None if error is None else KafkaError(error)
+    settings = {"timestamp": (1, 1_795_228_865_441), **more}
+    return Message(topic=tp.topic, partition=tp.partition, offset=offset, value=value, error=failed, **settings)
 
 
 @pytest.mark.parametrize(
@@ -91,15 +62,15 @@ def test_starts(text: str, position: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "committed", "latest+1", "yesterday", "9" * 30])
-def test_other_starts(text: str) -> None:
+def test_malformed_starts_are_refused(text: str) -> None:
     """A malformed start is refused with all valid forms."""
     with pytest.raises(ValueError, match="earliest, latest, latest-10"):
         parse_start(text)
 
 
-RICH = Message(7, "grün".encode(), key=b"k", headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
-BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1))
-LATER = Message(10, timestamp=(1, 2**63 - 1))
+RICH = message(7, "grün".encode(), key=b"k", headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
+BYTES, NULL = message(8, b"\xff\n"), message(9, None, key=b"", timestamp=(0, -1))
+LATER = message(10, timestamp=(1, 2**63 - 1))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +82,7 @@ LATER = Message(10, timestamp=(1, 2**63 - 1))
         (RICH, "hex", {"key": True}, b"6b\t6772c3bc6e\n"),
         (BYTES, "text", {}, b"\xff\n\n"),
         (BYTES, "text", {"escape": True}, b"\\xff\\n\n"),
-        (Message(1, b"\x1b[2Ja\tb"), "text", {"escape": True}, b"\\x1b[2Ja\tb\n"),
+        (message(1, b"\x1b[2Ja\tb"), "text", {"escape": True}, b"\\x1b[2Ja\tb\n"),
         (NULL, "text", {"key": True, "meta": True}, b"0\t9\t-\t-\t\t\n"),
         (NULL, "hex", {}, b"\n"),
         (LATER, "text", {"meta": True}, b"0\t10\t9223372036854775807\t-\tv\n"),
@@ -135,13 +106,14 @@ def test_headers_are_read_first() -> None:
         order.append("decoder")
         return None, "v"
 
-    line_writer("text", fields, key=False, meta=True, escape=False)(Noting(1))  # type: ignore[arg-type]
+    noting = Noting(topic="t", partition=0, offset=1, value=b"v", timestamp=(0, -1))
+    line_writer("text", fields, key=False, meta=True, escape=False)(noting)
     assert order == ["line", "decoder"]
 
 
 def test_json() -> None:
     """JSON has all fields, with base64 for bytes that are not UTF-8."""
-    line = line_writer("json", as_text, key=False, meta=False, escape=True)(RICH)  # type: ignore[arg-type]
+    line = line_writer("json", as_text, key=False, meta=False, escape=True)(RICH)
     assert json.loads(line) == {
         "topic": "t",
         "partition": 0,
@@ -151,10 +123,16 @@ def test_json() -> None:
         "key": "k",
         "value": "grün",
     }
-    assert json_record(BYTES, as_text)["value_base64"] == "/wo="  # type: ignore[arg-type]
-    assert (json_record(NULL, as_text)["value"], json_record(NULL, as_text)["timestamp"]) == (None, None)  # type: ignore[arg-type]
+    assert json_record(BYTES, as_text)["value_base64"] == "/wo="
+    null = json_record(NULL, as_text)
+    assert (null["value"], null["timestamp"]) == (None, None)
+
+    class Unreadable(Message):
+        def headers(self) -> Any:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")
+
     with pytest.raises(OptionError, match="header with a name that is not UTF-8"):
-        json_record(Message(1, unreadable=True), as_text)  # type: ignore[arg-type]
+        json_record(Unreadable(topic="t", partition=0, offset=1), as_text)
 
 
 def test_numbers_that_json_lacks() -> None:
@@ -162,8 +140,8 @@ def test_numbers_that_json_lacks() -> None:
     decoded = {"a": [float("nan"), 1.5], "b": (float("-inf"), b"\xff")}
     shown = {"a": ["NaN", 1.5], "b": ["-Infinity", "/w=="]}
     for form, expected in (("json", {"key": "Infinity", "value": shown}), ("text", shown)):
-        line = line_writer(form, lambda _: (float("inf"), decoded), key=False, meta=False, escape=False)  # type: ignore[arg-type]
-        found = json.loads(line(Message(1)), parse_constant=pytest.fail)  # type: ignore[arg-type]
+        line = line_writer(form, lambda _: (float("inf"), decoded), key=False, meta=False, escape=False)
+        found = json.loads(line(message(1)), parse_constant=pytest.fail)
         assert (found if form == "text" else {name: found[name] for name in expected}) == expected
 
 
@@ -186,10 +164,10 @@ def test_decoded_time_beyond_the_calendar(new_target: Callable[..., Target], cap
     schema = '{"type": "long", "logicalType": "timestamp-micros"}'
     target = new_target(as_json=False, dry_run=False)
     fields = decoder(target, "t", {"value.format": "avro", "value.schema": schema})
-    written = Message(5, b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01")
-    assert fields(written) == (None, written.value())  # type: ignore[arg-type]
+    written = message(5, b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01")
+    assert fields(written) == (None, written.value())
     assert "t-0 at offset 5: a date or time cannot be shown" in capsys.readouterr().err
-    assert fields(Message(6, b"\x02"))[1] == datetime(1970, 1, 1, 0, 0, 0, 1, timezone.utc)  # type: ignore[arg-type]
+    assert fields(message(6, b"\x02"))[1] == datetime(1970, 1, 1, 0, 0, 0, 1, timezone.utc)
 
 
 def test_decoded_maps(new_target: Callable[..., Target]) -> None:
@@ -197,7 +175,7 @@ def test_decoded_maps(new_target: Callable[..., Target]) -> None:
     schema = "m map<string, array<struct<n: map<string, int>>>>, e map<string, int>, l array<int>, s struct<x: int>"
     fields = decoder(new_target(as_json=True, dry_run=False), "t", {"value.format": "json", "value.schema": schema})
     document = {"m": {"a": [{"n": {"b": 1}}, None]}, "e": {}, "l": [], "s": None}
-    assert fields(Message(5, json.dumps(document).encode()))[1] == document  # type: ignore[arg-type]
+    assert fields(message(5, json.dumps(document).encode()))[1] == document
 
 
 def test_wrong_formats(new_target: Callable[..., Target]) -> None:
@@ -239,6 +217,11 @@ class Consumer:
         return self.answers.pop(0)
 
 
+def client_of(consumer: Consumer) -> Any:
+    """Return a client with a consumer."""
+    return SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
+
+
 @pytest.fixture
 def reading() -> Callable[..., tuple[Consumer, list[int]]]:
     """A function that reads ranges from prepared answers, and returns the consumer and the offsets read.
@@ -250,8 +233,7 @@ def reading() -> Callable[..., tuple[Consumer, list[int]]]:
         ranges: list[OffsetRange], *answers: list[Message], until_end: bool = True, found: list[int] | None = None
     ) -> tuple[Consumer, list[int]]:
         consumer, found = Consumer(list(answers)), [] if found is None else found
-        client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
-        for messages in read_records(client, ranges, until_end=until_end):
+        for messages in read_records(client_of(consumer), ranges, until_end=until_end):
             found += [message.offset() or 0 for message in messages]
         return consumer, found
 
@@ -264,10 +246,10 @@ def test_reading_to_the_ends(reading: Any) -> None:
     ranges = [OffsetRange(T0, 3, 5), OffsetRange(T1, 0, 9), OffsetRange(TopicPartition("t", 2), 4, 4)]
     consumer, found = reading(
         ranges,
-        [Message(3), Message(4), Message(5)],
-        [Message(0, tp=T1), Message(6)],
+        [message(3), message(4), message(5)],
+        [message(0, tp=T1), message(6)],
         [],
-        [Message(9, None, tp=T1, error=end)],
+        [message(9, None, tp=T1, error=end)],
     )
     assert found == [3, 4, 0]
     assert (consumer.assigned, consumer.paused) == ([("t", 0, 3), ("t", 1, 0)], [0, 1])
@@ -276,7 +258,7 @@ def test_reading_to_the_ends(reading: Any) -> None:
 
 def test_following(reading: Any) -> None:
     """Without an end, reading continues after the end of a log."""
-    answers = [Message(5, None, error=KafkaError._PARTITION_EOF)], [Message(5)], [Message(6)]
+    answers = [message(5, None, error=KafkaError._PARTITION_EOF)], [message(5)], [message(6)]
     found: list[int] = []
     with pytest.raises(KeyboardInterrupt):
         reading([OffsetRange(T0, 5, 5)], *answers, until_end=False, found=found)
@@ -287,21 +269,17 @@ def test_following(reading: Any) -> None:
     ("code", "kind"),
     [(KafkaError._AUTO_OFFSET_RESET, DataLoss), (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopic)],
 )
-def test_records_that_are_gone(monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]) -> None:
+def test_records_that_are_gone(code: int, kind: type[Exception]) -> None:
     """A deleted topic and a position outside the log end the command with an error."""
-    monkeypatch.setattr(topic_records, "_MISSING_S", 0)
-    consumer = Consumer([[Message(3, None, error=code)]])
-    client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
+    client = client_of(Consumer([[message(3, None, error=code)]]))
     with pytest.raises(kind):
-        list(read_records(client, [OffsetRange(T0, 3, 5)], until_end=True))
+        list(read_records(client, [OffsetRange(T0, 3, 5)], until_end=True, missing_s=0))
 
 
 def test_broker_that_does_not_know_the_topic_yet() -> None:
     """A topic that another broker knows has not been deleted: reading continues."""
-    unknown = Message(3, None, error=KafkaError.UNKNOWN_TOPIC_OR_PART)
-    client: Any = SimpleNamespace(
-        consumer=Consumer([[unknown], [Message(3), Message(4)]], is_known=True), warm_up=lambda topic: None, note=None
-    )
+    unknown = message(3, None, error=KafkaError.UNKNOWN_TOPIC_OR_PART)
+    client = client_of(Consumer([[unknown], [message(3), message(4)]], is_known=True))
     nothing, messages = read_records(client, [OffsetRange(T0, 3, 5)], until_end=True)
     assert (nothing, [message.offset() for message in messages]) == ([], [3, 4])
 
@@ -310,8 +288,8 @@ def test_json_on_a_terminal() -> None:
     """JSON for a terminal has printable ASCII alone; elsewhere it has the text itself."""
     text = "é\x9b2J\x7f\u202e"
     lines = [
-        line_writer("json", as_text, key=False, meta=False, escape=e)(Message(1, text.encode())) for e in (True, False)
-    ]  # type: ignore[arg-type]
+        line_writer("json", as_text, key=False, meta=False, escape=e)(message(1, text.encode())) for e in (True, False)
+    ]
     assert [json.loads(line)["value"] for line in lines] == [text, text]
     assert lines[0].decode().strip().isprintable()
     assert lines[0].isascii()

@@ -1,16 +1,15 @@
-"""``zkafka brokers``, ``controller``, ``topics`` and ``plan`` with fake views."""
+"""``zkafka brokers``, ``controller``, ``topics`` and ``plan`` with fake views; see also test_cluster_vectors.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import typer
 
 from pyspark_zkafka.errors import UnknownTopic
 from pyspark_zkafka.model.view_tables import VIEWS, Row
 from pyspark_zkafka.tools.views import brokers, controller, describe_topics, list_topics, plan
+from tests.support.running import Run, Show
 
 
 def topic(name: str, config: Any = ()) -> Row:
@@ -35,55 +34,33 @@ def rows(views: Any) -> None:
     ]
 
 
-def numbers(found: list[Row]) -> list[tuple[str, int]]:
-    return [(row["topic"], row["partition"]) for row in found]
-
-
-def test_list(run: Callable[..., list[Row]]) -> None:
-    """A topic is shown with its counts, and with its settings as an object."""
-    found = run(list_topics)
-    assert [row["topic"] for row in found] == ["__internal", "t"]
-    assert (found[1]["partitions"], found[1]["replication"]) == (2, 3)
-    assert found[1]["config"] == {"retention.ms": "1", "cleanup.policy": "compact"}
-
-
-def test_unknown_settings(views: Any, run: Callable[..., list[Row]]) -> None:
+def test_unknown_settings(views: Any, run: Run) -> None:
     """Unknown settings are null, but a topic without settings has an empty object."""
     views.rows["topics"] = [topic("a", None), topic("b")]
     assert [row["config"] for row in run(list_topics)] == [None, {}]
 
 
 @pytest.mark.parametrize("command", [list_topics, describe_topics])
-def test_internal_topics(run: Callable[..., list[Row]], command: Any) -> None:
+def test_internal_topics(run: Run, command: Any) -> None:
     """On request, internal topics are left out with their partitions."""
     assert {row["topic"] for row in run(command)} == {"__internal", "t"}
     assert {row["topic"] for row in run(command, exclude_internal=True)} == {"t"}
 
 
-def test_under_replicated(run: Callable[..., list[Row]]) -> None:
-    """Under-replicated partitions are those whose ISR lacks a replica."""
-    assert numbers(run(describe_topics, under_replicated=True)) == [("t", 1), ("t", 2)]
-
-
-def test_unavailable(run: Callable[..., list[Row]]) -> None:
-    """Unavailable partitions are those without a live leader, which is null in their rows."""
-    found = run(describe_topics, unavailable=True)
-    assert [(row["partition"], row["leader"]) for row in found] == [(2, None), (3, None)]
-
-
-def test_all_columns_in_json(views: Any, run: Callable[..., list[Row]]) -> None:
+def test_all_columns_in_json(views: Any, run: Run) -> None:
     """JSON has every column of the view, including columns that the table leaves out."""
     views.rows |= {"brokers": [BROKER], "controller": [CONTROLLER]}
     assert set(VIEWS["partitions"].columns) == set(run(describe_topics)[0])
     assert set(VIEWS["brokers"].columns) == set(run(brokers)[0]) - {"leaders", "controller"}
 
 
-def test_both_states(run: Callable[..., list[Row]]) -> None:
+def test_both_states(run: Run) -> None:
     """With both filters, only partitions in both states are shown."""
-    assert numbers(run(describe_topics, under_replicated=True, unavailable=True)) == [("t", 2)]
+    (row,) = run(describe_topics, under_replicated=True, unavailable=True)
+    assert (row["topic"], row["partition"], row["leader"]) == ("t", 2, None)
 
 
-def test_named_topics(views: Any, run: Callable[..., list[Row]]) -> None:
+def test_named_topics(views: Any, run: Run) -> None:
     """Named topics restrict both views, and an unknown topic is an error."""
     run(describe_topics, ["t", "__internal"])
     restricted = {"subscribe": "t,__internal"}
@@ -92,14 +69,14 @@ def test_named_topics(views: Any, run: Callable[..., list[Row]]) -> None:
         run(describe_topics, ["t", "gone"])
 
 
-def test_tables(show: Callable[..., tuple[str, str]]) -> None:
+def test_tables(show: Show) -> None:
     """In text, topics precede their partitions, unless partitions are filtered."""
     text, _ = show(describe_topics, ["t"])
     assert text.index("retention.ms=1,cleanup.policy=compact") < text.index("LEADER")
     assert "REPLICATION" not in show(describe_topics, ["t"], unavailable=True)[0]
 
 
-def test_nothing_found(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_nothing_found(views: Any, show: Show) -> None:
     """A note says if there is no topic, or no partition in the state."""
     views.rows = {"topics": [], "partitions": []}
     assert show(list_topics)[1] == "There is no topic.\n"
@@ -123,7 +100,7 @@ BROKER = {
 CONTROLLER = {"broker": 1, "epoch": 3, "timestamp": 1795228865441000, "cluster_id": "c"}
 
 
-def test_brokers(views: Any, run: Callable[..., list[Row]]) -> None:
+def test_brokers(views: Any, run: Run) -> None:
     """A broker is shown with its registration, whose time is in ISO 8601 and UTC."""
     views.rows |= {"brokers": [BROKER, {**BROKER, "id": 2}], "controller": [CONTROLLER]}
     row, other = run(brokers)
@@ -133,7 +110,7 @@ def test_brokers(views: Any, run: Callable[..., list[Row]]) -> None:
     assert [(r["leaders"], r["controller"]) for r in (row, other)] == [(3, True), (0, False)]
 
 
-def test_brokers_for_people(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_brokers_for_people(views: Any, show: Show) -> None:
     """In text, the format version of a registration is left out; without ZooKeeper, the controller is unknown."""
     views.rows |= {"brokers": [BROKER], "controller": [CONTROLLER]}
     heading, _, line = show(brokers)[0].splitlines()
@@ -142,7 +119,7 @@ def test_brokers_for_people(views: Any, show: Callable[..., tuple[str, str]]) ->
     assert show(brokers, connection=BY_BROKERS)[0].splitlines()[2].split()[3:6] == ["-", "3", "-"]
 
 
-def test_broker_without_registration(views: Any, run: Callable[..., list[Row]]) -> None:
+def test_broker_without_registration(views: Any, run: Run) -> None:
     """Values that brokers do not tell about themselves are null."""
     views.rows["brokers"] = [{key: BROKER[key] for key in ("id", "host", "port", "rack", "endpoints")}]
     views.rows["controller"] = []
@@ -150,20 +127,20 @@ def test_broker_without_registration(views: Any, run: Callable[..., list[Row]]) 
     assert (row["version"], row["timestamp"]) == (None, None)
 
 
-def test_no_broker(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_no_broker(views: Any, show: Show) -> None:
     """Without brokers, there is a note instead of a table."""
     views.rows["brokers"] = []
     assert show(brokers) == ("", "No broker is registered.\n")
 
 
-def test_controller(views: Any, run: Callable[..., list[Row]]) -> None:
+def test_controller(views: Any, run: Run) -> None:
     """The controller is shown with its epoch, the time of its election and the cluster's id."""
     views.rows["controller"] = [CONTROLLER]
     expected = {"broker": 1, "epoch": 3, "timestamp": "2026-11-21T02:41:05.441Z", "cluster_id": "c"}
     assert run(controller) == [expected]
 
 
-def test_controller_in_kraft_mode(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_controller_in_kraft_mode(views: Any, show: Show) -> None:
     """If brokers do not name the controller, a note names Kafka's own tool, but not with ZooKeeper."""
     views.rows["controller"] = [{"broker": None, "epoch": None, "timestamp": None, "cluster_id": "c"}]
     assert show(controller, connection=BY_BROKERS)[1] == KRAFT_NOTE
@@ -193,41 +170,23 @@ def split(partition: int, task: int, start: int, until: int) -> Row:
         ({"topic": ["b"], "option": ["subscribe=a"]}, {"subscribe": "b"}),
     ],
 )
-def test_options_of_the_read(
-    views: Any, run: Callable[..., list[Row]], given: dict[str, Any], restricted: dict[str, str]
-) -> None:
+def test_options_of_the_read(views: Any, run: Run, given: dict[str, Any], restricted: dict[str, str]) -> None:
     """Topics, pattern and further options are passed to the planned read."""
     views.rows["plan"] = []
     run(plan, **given)
     assert views.restricted == [("plan", restricted)]
 
 
-def test_malformed_option(run: Callable[..., list[Row]]) -> None:
-    """An option without a value is refused."""
-    with pytest.raises(typer.BadParameter, match="found 'minPartitions'; write NAME=VALUE"):
-        run(plan, option=["minPartitions"])
-
-
-def test_splits(views: Any, run: Callable[..., list[Row]]) -> None:
-    """Each range is shown with its Spark task."""
-    views.rows["plan"] = [split(0, 0, 5, 8), split(1, 1, 0, 9)]
-    assert [
-        (row["partition"], row["start"], row["until"], row["records"], row["spark_partition"]) for row in run(plan)
-    ] == [
-        (0, 5, 8, 3, 0),
-        (1, 0, 9, 9, 1),
-    ]
-
-
-def test_summary(views: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """A note counts records, ranges and Spark tasks, one of which may read several ranges."""
-    views.rows["plan"] = [split(0, 0, 0, 1_000_000), split(1, 0, 0, 500), split(2, 1, 0, 7)]
+def test_splits(views: Any, run: Run, show: Show) -> None:
+    """Each range is shown. A note counts records, ranges and Spark tasks, one of which may read several ranges."""
+    views.rows["plan"] = [split(0, 0, 5, 1_000_005), split(1, 0, 0, 500), split(2, 1, 0, 7)]
+    assert run(plan) == views.rows["plan"]
     text, note = show(plan)
     assert note == "1,000,507 records in 3 ranges, 2 Spark tasks\n"
     assert "TASK" in text
 
 
-def test_nothing_to_read(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+def test_nothing_to_read(views: Any, show: Show) -> None:
     """Without records to read, there is a note instead of a table."""
     views.rows["plan"] = []
     assert show(plan) == ("", "There is nothing to read.\n")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.group.commits import no_members
 from pyspark_zkafka.model.znodes.groups import ids_path, offsets_path
-from pyspark_zkafka.zookeeper.connection import Results, Watch
 from pyspark_zkafka.zookeeper.snapshots import (
     Activity,
     group_activity,
@@ -21,28 +18,10 @@ from pyspark_zkafka.zookeeper.transactions import Operation, Reason
 from tests.support.ensemble_client import EnsembleClient
 
 
-class CountingClient(EnsembleClient):
-    """A client that counts its rounds of requests."""
-
-    rounds = 0
-
-    def ask(
-        self,
-        get: Iterable[str] = (),
-        children: Iterable[str] = (),
-        exists: Iterable[str] = (),
-        watch: Watch | None = None,
-        *,
-        sync: bool = False,
-    ) -> Results:
-        self.rounds += 1
-        return super().ask(get, children, exists, watch, sync=sync)
-
-
 @pytest.fixture
-def two_groups() -> CountingClient:
+def two_groups() -> EnsembleClient:
     """An ensemble with two groups."""
-    client = CountingClient()
+    client = EnsembleClient()
     for group in ("g", "h"):
         client.put(f"/consumers/{group}/ids/{group}_a", b"registration")
         client.put(f"/consumers/{group}/offsets/t/0", b"5")
@@ -50,23 +29,23 @@ def two_groups() -> CountingClient:
     return client
 
 
-def test_children(two_groups: CountingClient) -> None:
+def test_children(two_groups: EnsembleClient) -> None:
     """The children of all groups are read in one round; missing paths are absent."""
     found = group_children(two_groups, ["g", "h", "unknown"])
     assert found["/consumers/g"] == ["ids", "offsets"]
     assert found["/consumers/h/offsets"] == ["t", "u"]
     assert {"/consumers/g/owners", "/consumers/unknown"}.isdisjoint(found)
-    assert two_groups.rounds == 1
+    assert two_groups.requests == 1
 
 
-def test_members(two_groups: CountingClient) -> None:
+def test_members(two_groups: EnsembleClient) -> None:
     """The registrations of all groups are read in two rounds."""
     children = two_groups.children_many(map(ids_path, ["g", "h"]))
     assert sorted(read_group_znodes(two_groups, children)) == ["/consumers/g/ids/g_a", "/consumers/h/ids/h_a"]
-    assert two_groups.rounds == 2
+    assert two_groups.requests == 2
 
 
-def test_partitions(two_groups: CountingClient) -> None:
+def test_partitions(two_groups: EnsembleClient) -> None:
     """The partitions of the chosen topics of all groups are read in three rounds."""
     children = two_groups.children_many(map(offsets_path, ["g", "h"]))
     found = read_group_znodes(two_groups, children, lambda names: [name for name in names if name == "u"])
@@ -74,17 +53,17 @@ def test_partitions(two_groups: CountingClient) -> None:
         "/consumers/g/offsets/u/0": b"6",
         "/consumers/h/offsets/u/0": b"6",
     }
-    assert two_groups.rounds == 3
+    assert two_groups.requests == 3
 
 
-def test_whole_groups(two_groups: CountingClient) -> None:
+def test_whole_groups(two_groups: EnsembleClient) -> None:
     """An entire group is read in three rounds."""
     assert sorted(read_group_znodes(two_groups, group_children(two_groups, ["g"]))) == [
         "/consumers/g/ids/g_a",
         "/consumers/g/offsets/t/0",
         "/consumers/g/offsets/u/0",
     ]
-    assert two_groups.rounds == 3
+    assert two_groups.requests == 3
 
 
 @pytest.fixture
