@@ -84,6 +84,7 @@ def test_subscription() -> None:
     assert world.taken() == [("t",)]
     world = World(SubscribePattern("t.*"))
     for world.now in (0.0, 4.0, 5.0):
+        world.own.assign([T0], "c-1")
         world.supervisor.subscribe()
         world.topics[:] = ["t", "t2"]
     assert world.taken() == [("t",), ("t", "t2")]
@@ -124,20 +125,22 @@ def test_overdue_join() -> None:
     assert world.taken() == ["open", "discard", ("t",)]
 
 
-@pytest.mark.parametrize("given", [{"protocol": "consumer"}, {}])
-def test_join_that_is_not_overdue(given: dict[str, str]) -> None:
-    """A client of KIP-848, or with an error that no retry resolves, is not replaced."""
-    world = World(Subscribe(("t",)), **given)
+@pytest.mark.parametrize("case", ["KIP-848", "failed", "assigned"])
+def test_join_that_is_not_overdue(case: str) -> None:
+    """A client of KIP-848, with an error that no retry resolves, or with an assignment, is not replaced."""
+    world = World(Subscribe(("t",)), protocol="consumer" if case == "KIP-848" else "classic")
     world.supervisor.subscribe()
-    if not given:
+    if case == "failed":
         world.own.note_error(GroupError("INSTANCE_ID_TAKEN", "another member has it"))
+    elif case == "assigned":
+        world.own.assign([T0], "c-1")
     world.now = 1000.0
     world.supervisor.check_client()
     assert world.taken() == [("t",)]
 
 
 def test_client_that_cannot_be_replaced() -> None:
-    """If no client can be made, the error is noted, the old client stays, and the next check tries again."""
+    """If no client can be made, the error is kept, the old client stays, and the next check tries again."""
     world = World(Subscribe(("t",)))
     world.supervisor.subscribe()
     world.taken()

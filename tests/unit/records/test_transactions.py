@@ -26,20 +26,12 @@ from pyspark_zkafka.records.transactions import (
     transactional_properties,
 )
 from pyspark_zkafka.wire.protocol import LoginRefused
+from tests.support.clock import Clock
 
 ID = "zkafka-q-0"
 REFUSED = LoginRefused("b:1: Authentication failed")
 WAITING = StepFailed(ErrorCode.REQUEST_TIMED_OUT, "not yet", is_retriable=True)
 FENCED = StepFailed(ErrorCode.PRODUCER_FENCED, is_fatal=True)
-
-
-class Clock:
-    """A monotonic clock in seconds, set by tests."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Client:
@@ -110,7 +102,7 @@ class Transactions:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 class Made:

@@ -19,6 +19,7 @@ from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Request, Unsupported
+from tests.support.clock import Clock
 from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import Script, ScriptedBroker, answered
 
@@ -92,21 +93,12 @@ NOWHERE_PORT = 1
 OLD_S = 300
 
 
-class Clock:
-    """A monotonic clock in seconds, set by tests."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Cluster:
     """A leader, and a replica as broker 9."""
 
     def __init__(self, opened: ExitStack) -> None:
         self._opened = opened
-        self.clock = Clock()
+        self.clock = Clock(100.0)
         self.partition = FakePartition(b"")
         self.leader = opened.enter_context(ScriptedBroker(self.partition))
         self.replica = opened.enter_context(ScriptedBroker(lambda request: None))
