@@ -21,11 +21,12 @@ from pyspark_zkafka.records.producer import QueueLimits, producer_properties
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
+from tests.support.clock import Clock
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
-from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment
+from tests.support.scripted_cluster import INIT_PRODUCER_ID, PRODUCE, ScriptedCluster, Treatment, sent_batches
+from tests.support.scripted_cluster import Log as PartitionLog
 
 FIND_COORDINATOR = 10
-SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
 HANGS_S = 20.0
 NONE, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, DUPLICATE, UNKNOWN_PRODUCER_ID = 0, 6, 10, 19, 46, 59
 
@@ -40,104 +41,40 @@ class Sent(NamedTuple):
     bytes: bytes
 
 
-class Log:
-    """The script of a broker that leads all partitions of topic ``t``.
+class Log(ScriptedCluster):
+    """A broker that leads all partitions of topic ``t``.
 
-    `answers` are the responses to Produce, in order, followed by NONE for all later requests. Each is an error; None closes
-    the connection, and ``b""`` sends nothing.
+    `answers` are the first responses to Produce. Each is an error; None closes the connection, and ``b""`` sends nothing.
+    Later requests succeed. `batches` has all record batches that have arrived.
     """
 
-    def __init__(self, *answers: int | bytes | None, partitions: int = 2) -> None:
-        self.answers = list(answers)
-        self.partitions = partitions
-        self.leader = 0  # -1 for none
-        self.topic_error = NONE
-        self.port = 0
+    def __init__(self, *answers: int | bytes | None, partitions: int = 2, log_start: int = 0) -> None:
+        super().__init__(self._next, partitions=partitions, produce_version=11, log_start=log_start)
+        self._answers = list(answers)
         self.batches: list[Sent] = []
-        self.producers = 0
-        self.throttle_ms = 0
-        self.log_start = 0  # -1 if the broker does not know it
 
-    def __call__(self, request: Received) -> bytes | None:
-        if request.api == METADATA:
-            return answered(request, self._metadata())
-        if request.api == INIT_PRODUCER_ID:
-            self.producers += 1
-            return answered(
-                request, protocol.int32(0) + protocol.int16(NONE) + protocol.int64(self.producers) + protocol.int16(0)
-            )
-        partitions = self._take_in(request)
-        answer = self.answers.pop(0) if self.answers else NONE
-        if not isinstance(answer, int):
-            return answer
-        rows = b"".join(
-            protocol.int32(n)
-            + protocol.int16(answer)
-            + protocol.int64(0)
-            + protocol.int64(-1)
-            + protocol.int64(self.log_start)
-            + protocol.int32(0)
-            + protocol.string(None)
-            for n in partitions
-        )
-        body = (
-            protocol.int32(1)
-            + protocol.string("t")
-            + protocol.int32(len(partitions))
-            + rows
-            + protocol.int32(self.throttle_ms)
-        )
-        return answered(request, body)
+    def _next(self, broker: int, request: Received) -> Treatment:
+        if request.api != PRODUCE:
+            return Treatment()
+        self.batches += (sent(partition, data) for partition, data in sent_batches(request))
+        if not self._answers:
+            return Treatment()
+        answer = self._answers.pop(0)
+        if isinstance(answer, int):
+            return Treatment(code=answer, is_processed=answer == NONE)
+        return Treatment(is_processed=False, respond=lambda request, body: answer)
 
-    def _take_in(self, request: Received) -> list[int]:
-        reader = protocol.Reader(request.rest)
-        reader.string()  # client id
-        assert reader.string() is None  # transactional id
-        assert reader.int16() == -1
-        reader.int32()  # time-out
-        found = []
 
-        def partition() -> None:
-            number, data = reader.int32(), bytes(reader.nullable_bytes())
-            field = lambda start, stop: int.from_bytes(data[start:stop], "big", signed=True)  # noqa: E731
-            self.batches.append(Sent(number, field(43, 51), field(53, 57), field(57, 61), data))
-            found.append(number)
-
-        def topic() -> None:
-            assert reader.string() == "t"
-            reader.array(partition)
-
-        reader.array(topic)
-        reader.finish()
-        return found
-
-    def _metadata(self) -> bytes:
-        broker = (
-            protocol.int32(1)
-            + protocol.int32(0)
-            + protocol.string("127.0.0.1")
-            + protocol.int32(self.port)
-            + protocol.string(None)
-        )
-        nobody = 3 * protocol.int32(0)
-        rows = b"".join(
-            protocol.int16(NONE) + protocol.int32(n) + protocol.int32(self.leader) + protocol.int32(1) + nobody
-            for n in range(self.partitions)
-        )
-        topic = (
-            protocol.int16(self.topic_error)
-            + protocol.string("t")
-            + protocol.int8(0)
-            + protocol.int32(self.partitions)
-            + rows
-        )
-        return protocol.int32(0) + broker + protocol.string(None) + protocol.int32(0) + protocol.int32(1) + topic
+def sent(partition: int, data: bytes) -> Sent:
+    """Read the header of a record batch."""
+    number = lambda start, stop: int.from_bytes(data[start:stop], "big", signed=True)  # noqa: E731
+    return Sent(partition, number(43, 51), number(53, 57), number(57, 61), data)
 
 
 class UnsteadyLog(Log):
     """A log whose partitions change with each response to Metadata, and a `clock` that advances by a second with each.
 
-    A state is the number of partitions and their leader. The last one repeats.
+    A state is the number of partitions and their leader, -1 for none. The last one repeats.
     """
 
     def __init__(self, states: list[tuple[int, int]], *answers: int) -> None:
@@ -148,10 +85,11 @@ class UnsteadyLog(Log):
     def clock(self) -> float:
         return time.monotonic() + self._ahead_s
 
-    def _metadata(self) -> bytes:
-        self.partitions, self.leader = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+    def metadata(self, error: int) -> bytes:
+        partitions, leader = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        self.logs = [PartitionLog(leader) for _ in range(partitions)]
         self._ahead_s += 1.0
-        return super()._metadata()
+        return super().metadata(error)
 
 
 class JumpingClock:
@@ -178,12 +116,12 @@ def opened(
     clock: Callable[[], float] = time.monotonic,
     **kafka: Any,
 ) -> Iterator[DirectSender]:
-    with ScriptedBroker(log, SERVED) as broker:
-        log.port = broker.address[1]
-        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "retry.backoff.ms": 1, "reconnect.backoff.ms": 1}
+    with log:
+        properties = {"bootstrap.servers": log.servers, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1}
         given = {name.replace("_", "."): value for name, value in kafka.items()}
         with DirectSender({**properties, **given}, limits, clock) as sender:
             yield sender
+    log.settle()
 
 
 def rows(*values: bytes) -> OutgoingBatch:
@@ -256,21 +194,21 @@ def test_duplicates() -> None:
 @pytest.mark.parametrize(("log_start", "fails"), [(-1, False), (0, True)])
 def test_unknown_producer(log_start: int, fails: bool) -> None:
     """If a broker forgets the producer, the write fails, unless the partition has just moved away from this broker."""
-    log = Log(NONE, UNKNOWN_PRODUCER_ID)
-    log.log_start = log_start
+    log = Log(NONE, UNKNOWN_PRODUCER_ID, log_start=log_start)
     with opened(log) as sender:
         for value in (b"a", b"b"):
             add(sender, 0, value)
             finish(sender)
-        assert (sender.failure is not None, sender.acknowledged) == (fails, 1 if fails else 2)
+        assert (sender.failure is not None) == fails
+        assert sender.acknowledged == (1 if fails else 2)
         sender.purge(in_flight=True)
     assert [batch.sequence for batch in log.batches] == ([0, 1] if fails else [0, 1, 1])
     assert log.producers == 1
 
 
 @pytest.mark.parametrize("answer", [ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE])
-def test_refused(answer: ErrorCode) -> None:
-    """A permanent error fails the write with its partition and name, and nothing else is sent."""
+def test_permanent_error_fails_the_write(answer: ErrorCode) -> None:
+    """The failure has the partition and the name of the error, and nothing else is sent."""
     log = Log(answer)
     with opened(log) as sender:
         add(sender, 1, b"a")
@@ -435,36 +373,29 @@ def test_throttled_by_an_old_broker() -> None:
 def test_a_slow_source() -> None:
     """Time between the caller's calls does not count towards a batch's time-out."""
     now = 0.0
-    log = Log()
-    with ScriptedBroker(log, SERVED) as broker:
-        log.port = broker.address[1]
-        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "delivery.timeout.ms": 20_000, "linger.ms": 60_000}
-        with DirectSender(properties, QueueLimits(), clock=lambda: now + time.monotonic()) as sender:
-            for _ in range(3):
-                add(sender, 0, b"a")
-                now += 100.0
-            finish(sender)
-            assert (sender.failure, sender.acknowledged) == (None, 3)
+    clock = lambda: now + time.monotonic()  # noqa: E731
+    with opened(Log(), clock=clock, delivery_timeout_ms=20_000, linger_ms=60_000) as sender:
+        for _ in range(3):
+            add(sender, 0, b"a")
+            now += 100.0
+        finish(sender)
+        assert (sender.failure, sender.acknowledged) == (None, 3)
 
 
 def test_linger() -> None:
     """Rows of a slow source are sent after linger.ms, not only at the end."""
-    now = 0.0
-    log = Log()
-    with ScriptedBroker(log, SERVED) as broker:
-        log.port = broker.address[1]
-        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "linger.ms": 60_000}
-        with DirectSender(properties, QueueLimits(), clock=lambda: now + time.monotonic()) as sender:
-            add(sender, 0, b"a")
-            now += 100.0
-            add(sender, 0, b"a")
-            end = time.monotonic() + 30
-            while not log.batches and time.monotonic() < end:
-                sender.poll(0.1)
-            assert [batch.records for batch in log.batches] == [2]
-            add(sender, 0, b"a")
-            finish(sender)
-            assert sender.acknowledged == 3
+    now, log = 0.0, Log()
+    with opened(log, clock=lambda: now + time.monotonic(), linger_ms=60_000) as sender:
+        add(sender, 0, b"a")
+        now += 100.0
+        add(sender, 0, b"a")
+        end = time.monotonic() + 30
+        while not log.batches and time.monotonic() < end:
+            sender.poll(0.1)
+        assert [batch.records for batch in log.batches] == [2]
+        add(sender, 0, b"a")
+        finish(sender)
+        assert sender.acknowledged == 3
 
 
 def test_a_connection_lost_with_requests_to_send() -> None:
@@ -603,7 +534,7 @@ def test_brokers_that_need_librdkafka(
     producing: dict[int, tuple[int, int]], codec: str, why: str, kafka: dict[str, str]
 ) -> None:
     """A broker without record batches, the codec, or the request, is left to librdkafka, without a connection left."""
-    with ScriptedBroker(Log(), {**RANGES, FIND_COORDINATOR: (0, 1), **producing}) as broker:
+    with ScriptedBroker(lambda request: None, {**RANGES, FIND_COORDINATOR: (0, 1), **producing}) as broker:
         properties = {"bootstrap.servers": f"127.0.0.1:{broker.address[1]}", "compression.type": codec, **kafka}
         sender = DirectSender(properties, QueueLimits())
         with pytest.raises(Unsupported, match=why):
@@ -614,20 +545,14 @@ def test_brokers_that_need_librdkafka(
 def test_coordinator_that_needs_librdkafka() -> None:
     """The connection to a coordinator that lacks the requests of transactions is closed, even if the error is kept."""
 
-    class Found(Log):
-        port = 0
+    def find(request: Received) -> bytes:
+        assert request.api == FIND_COORDINATOR
+        place = protocol.int32(1) + protocol.string("127.0.0.1") + protocol.int32(broker.address[1])
+        return answered(request, protocol.int32(0) + protocol.int16(NONE) + protocol.string(None) + place)
 
-        def __call__(self, request: Received) -> bytes | None:
-            if request.api != FIND_COORDINATOR:
-                return super().__call__(request)
-            place = protocol.int32(1) + protocol.string("127.0.0.1") + protocol.int32(self.port)
-            return answered(request, protocol.int32(0) + protocol.int16(NONE) + protocol.string(None) + place)
-
-    log = Found()
     ranges = {**RANGES, FIND_COORDINATOR: (0, 1), PRODUCE: (0, 9), INIT_PRODUCER_ID: (0, 1)}
-    with ScriptedBroker(log, ranges) as broker:
-        log.port = broker.address[1]
-        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "transactional.id": "id"}
+    with ScriptedBroker(find, ranges) as broker:
+        properties = {"bootstrap.servers": f"127.0.0.1:{broker.address[1]}", "transactional.id": "id"}
         sender = DirectSender(properties, QueueLimits())
         with pytest.raises(Unsupported, match="AddPartitionsToTxn"):
             sender.__enter__()
@@ -637,7 +562,7 @@ def test_coordinator_that_needs_librdkafka() -> None:
 
 def test_broker_without_producer_ids() -> None:
     """A broker that assigns no producer ids is left to librdkafka."""
-    with ScriptedBroker(Log(), {**RANGES, PRODUCE: (0, 11)}) as broker:
+    with ScriptedBroker(lambda request: None, {**RANGES, PRODUCE: (0, 11)}) as broker:
         properties = {"bootstrap.servers": f"127.0.0.1:{broker.address[1]}"}
         with pytest.raises(Unsupported, match="InitProducerId"):
             DirectSender(properties, QueueLimits()).__enter__()
@@ -681,17 +606,13 @@ def test_settings_for_librdkafka(kafka: dict[str, Any]) -> None:
 
 def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused login is repeated once, after 3 s: each attempt counts towards a lock-out of the user."""
-    clock, attempts = [0.0], []
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
+    clock, attempts = Clock(), []
 
     def refuse(*_: object, **__: object) -> None:
-        attempts.append(clock[0])
+        attempts.append(clock.now)
         raise LoginRefused("no")
 
-    monkeypatch.setattr("pyspark_zkafka.records.direct.sender.time.sleep", sleep)
-    sender = DirectSender({"bootstrap.servers": "b:1"}, QueueLimits(), clock=lambda: clock[0])
+    sender = DirectSender({"bootstrap.servers": "b:1"}, QueueLimits(), clock, clock.sleep)
     monkeypatch.setattr(sender._client, "metadata", refuse)
     with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*check the user and password"):
         sender.leaders("t", 10.0)
@@ -703,14 +624,14 @@ class Hanging:
 
     is_open = is_opening = False
 
-    def __init__(self, clock: list[float]) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def begin_opening(self, deadline: Deadline) -> None:
         self._deadline, self.is_opening = deadline, True
 
     def continue_opening(self, pause: Deadline) -> bool:
-        self._clock[0] = max(self._clock[0], self._deadline.or_sooner(pause).at)
+        self._clock.now = max(self._clock.now, self._deadline.or_sooner(pause).at)
         if self._deadline.has_passed:
             self.is_opening = False
             raise ConnectionLost("connecting failed")
@@ -722,14 +643,13 @@ class Hanging:
 
 def test_a_broker_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request for a producer id does not hold up the caller while a connection is opened."""
-    clock = [0.0]
-    sender = DirectSender({"bootstrap.servers": "b:1"}, QueueLimits(), clock=lambda: clock[0])
+    clock = Clock()
+    sender = DirectSender({"bootstrap.servers": "b:1"}, QueueLimits(), clock, clock.sleep)
     monkeypatch.setattr(sender._client, "new_connection", lambda address: Hanging(clock))
-    monkeypatch.setattr("pyspark_zkafka.records.direct.sender.time.sleep", lambda s: clock.__setitem__(0, clock[0] + s))
     with sender:
-        assert clock[0] == 3.0
+        assert clock.now == 3.0
         add(sender, 0, b"a")
         for _ in range(20):
             sender.flush(0.1)
-        assert clock[0] < 8.0
+        assert clock.now < 8.0
         sender.purge(in_flight=True)
