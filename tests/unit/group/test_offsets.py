@@ -214,21 +214,18 @@ class Group:
         self.is_member = True
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the stored offsets."""
         return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
 
     def commit(
         self, starts: Mapping[TopicPartition, int], incarnation: int, *, of_group: bool
     ) -> Collection[TopicPartition]:
-        """Record the starts, and commit them."""
         self.begun.append(dict(starts))
         if self.refusals:
             self.offsets |= self.refusals.pop(0)
             raise GroupContended("GROUP_REBALANCES", "the group rebalances")
         return () if self.is_member else starts.keys()
 
-    def wait(self, timeout_s: float) -> None:
-        """Do not wait."""
+    def wait(self, timeout_s: float) -> None: ...
 
 
 def offsets_of(group: Any) -> KafkaMemberOffsets:
