@@ -143,11 +143,11 @@ def in_advance(records: int | None, **properties: str) -> list[int]:
     return [int(found[name]) for name in IN_ADVANCE]
 
 
-@pytest.mark.parametrize(("few", "more"), [(1, 1_001), (1_000, 100_000), (100_000, 100_001)])
+@pytest.mark.parametrize(("few", "more"), [(1_000, 1_001), (100_000, 100_001)])
 def test_short_ranges_fetch_less(few: int, more: int) -> None:
     """Short ranges fetch less in advance, since records beyond the end of a range are discarded."""
     assert all(a <= b for a, b in zip(in_advance(few), in_advance(more), strict=True))
-    assert in_advance(few) != in_advance(more)
+    assert in_advance(few)[1] < in_advance(more)[1]
 
 
 def test_a_range_of_unknown_length_counts_as_long() -> None:

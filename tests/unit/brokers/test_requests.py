@@ -367,24 +367,6 @@ class TestBrokers:
         assert (found, set(failed)) == ({1: Answer(0)}, {2})
         assert failed[2].message.startswith("asking broker 2: BROKER_NOT_AVAILABLE")
 
-    def test_broker_that_has_just_started(self, cluster: Cluster) -> None:
-        """A broker that knows no brokers yet is asked again."""
-        known = iter([False, False])
-        server = cluster.scripted(
-            Answers({METADATA: lambda request: metadata({7: server.address} if next(known, True) else {}, {"t": 0})})
-        )
-        found = cluster.requests(server.address).metadata(["t"])
-        assert (set(found.brokers), set(found.topics)) == ({7}, {"t"})
-        assert len([request for request in server.received if request.api == METADATA.key]) == 3
-
-    def test_broker_that_never_knows_any(self, cluster: Cluster) -> None:
-        """A broker that never knows brokers is unavailable at the deadline."""
-        server = cluster.scripted(Answers({METADATA: lambda request: metadata({})}))
-        began = time.monotonic()
-        with pytest.raises(BrokersUnavailable, match="knows no other brokers yet"):
-            cluster.requests(server.address, timeout_s=0.5).metadata()
-        assert time.monotonic() - began < 3
-
     @pytest.mark.parametrize("damage", ["silent", "malformed"])
     def test_another_server_answers(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
         """A server that is silent, or that is no broker, does not keep others from answering."""

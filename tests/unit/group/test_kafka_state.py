@@ -42,12 +42,16 @@ def test_revocation_waits_for_what_is_read() -> None:
 
 
 def test_release() -> None:
-    """A release ends the ownership of exactly the revoked partitions."""
-    state = MemberState().assign([T0, T1], "c").revoke([T0], NEVER)
+    """A release ends the ownership of exactly the revoked partitions, and the others keep their claims."""
+    state = MemberState().assign([T0, T1], "c").revoke([T0, T2], NEVER)
     assert state.overdue([T0, T1]) == {T0}
     released = state.release(is_assigned=True)
+    assert released.claims == {T1: state.claims[T1]}
     assert released.owned(0.0).keys() == {T1}
-    assert (released.is_assigned, released.rebalances, released.revoking) == (True, 2, None)
+    assert released.is_assigned
+    assert released.rebalances == 2
+    assert released.revoking is None
+    assert released.incarnation == 0
     assert released.overdue([T0]) == frozenset()
 
 
@@ -83,23 +87,6 @@ def test_assignments_add_up() -> None:
     assert both.claims[T0] == first.claims[T0]
     assert both.claims[T1].sequence > first.claims[T0].sequence
     assert both.assign([], "c").claims == both.claims
-
-
-def test_revocation() -> None:
-    """Revoked partitions are no longer owned; the others are unchanged."""
-    assigned = MemberState().assign([T0, T1], "c")
-    left = assigned.revoke([T1, T2], NEVER).release(is_assigned=False)
-    assert left.claims == {T0: assigned.claims[T0]}
-    assert left.incarnation == assigned.incarnation
-
-
-def test_hold() -> None:
-    """A revocation waits for revoked partitions being read, until its time is over."""
-    state = MemberState().revoke([T0, T1], until=10.0)
-    assert state.overdue([T1, T2]) == {T1}
-    assert state.is_holding([T1, T2], now=9.9)
-    assert not state.is_holding([T2], now=0.0)
-    assert not state.is_holding([T0], now=10.0)
 
 
 def test_hold_within_the_poll_interval() -> None:
