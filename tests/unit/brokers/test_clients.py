@@ -65,7 +65,7 @@ def test_logger(caplog: pytest.LogCaptureFixture) -> None:
     assert librdkafka_logger().isEnabledFor(logging.DEBUG)
 
 
-def test_refused_properties(tmp_path: Path) -> None:
+def test_properties_that_librdkafka_refuses(tmp_path: Path) -> None:
     """Properties that librdkafka refuses raise an option error."""
     authority = tmp_path / "ca.pem"
     authority.write_text("no certificate")

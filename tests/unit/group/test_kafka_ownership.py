@@ -31,12 +31,16 @@ def assigned(clock: Clock, **kafka: Any) -> Ownership:
 def test_assignment() -> None:
     """An assignment names the member, ends an error, and wakes waiting threads."""
     own = Ownership(group_options("g", membership="kafka", kafka=kafka_group_options(instance_id="one")), Clock(1.0))
-    assert (own.name, own.owned()) == ("one", {})
+    assert own.name == "one"
+    assert own.owned() == {}
     own.note_error(GroupError("REFUSED", "no"))
     own.changed.clear()
     own.start_iteration()
     own.assign([T0], "c-1")
-    assert (own.name, own.owned().keys(), own.error, own.changed_at) == ("c-1", {T0}, None, 1.0)
+    assert own.name == "c-1"
+    assert own.owned().keys() == {T0}
+    assert own.error is None
+    assert own.changed_at == 1.0
     assert own.changed.is_set()
 
 

@@ -27,7 +27,9 @@ NEVER = float("inf")
 def test_assignment_ends_a_revocation() -> None:
     """An assignment makes the member a member, ends a revocation, and counts as a rebalance."""
     state = MemberState().revoke([T0], NEVER).assign([T1], "c")
-    assert (state.is_member, state.is_assigned, state.rebalances) == (True, True, 1)
+    assert state.is_member
+    assert state.is_assigned
+    assert state.rebalances == 1
     assert not state.is_holding([T0], now=0.0)
 
 
@@ -60,7 +62,9 @@ def test_expulsion() -> None:
     expelled = MemberState().assign([T0], "c").revoke([T0], NEVER).expel()
     assert expelled.owned(0.0) == {}
     assert not expelled.is_holding([T0], now=0.0)
-    assert (expelled.is_member, expelled.is_assigned, expelled.incarnation) == (False, False, 1)
+    assert not expelled.is_member
+    assert not expelled.is_assigned
+    assert expelled.incarnation == 1
 
 
 def test_process_that_stood_still() -> None:
@@ -148,7 +152,7 @@ def test_one_at_a_time() -> None:
     assert rest.send == {T0: 8}
 
 
-def test_again() -> None:
+def test_commit_refused_by_a_rebalance_is_sent_again() -> None:
     """A commit refused because of a rebalance is sent again later, with the partitions owned then."""
     again = sent().answer(CommitAnswer({T0: 5}, "again", AGAIN), 1.0).queue
     assert again.advance(MEMBER, 1.05).send is None
@@ -198,7 +202,7 @@ def test_answer_that_comes_too_late() -> None:
     assert not late.queue.has_stray
 
 
-def test_refused() -> None:
+def test_refusal_ends_the_commit() -> None:
     """A refusal that does not concern the member ends the commit with its error."""
     assert sent().answer(CommitAnswer({T0: 5}, "done", AGAIN), 1.0).outcomes[0].error is AGAIN
 

@@ -71,7 +71,8 @@ def test_stream() -> None:
 def test_write_in_foreach_batch(writer: str | None, name: str, is_named: bool) -> None:
     """A write in foreachBatch has its own name, by default its topic's, and records its call."""
     found = identified(of_query(), call=CALL, **({} if writer is None else {"writerName": writer}))
-    assert (str(found.name), found.query) == (f"zkafka-{QUERY}-{name}", QUERY)
+    assert str(found.name) == f"zkafka-{QUERY}-{name}"
+    assert found.query == QUERY
     assert found.attempt == Attempt(3, 7, RUN, CALL, is_named=is_named)
 
 
@@ -251,7 +252,8 @@ def test_numbered_write_in_foreach_batch(run: str, attempt: Attempt) -> None:
     A job group of the user may be the same in the next run. Each call is then a run of its own.
     """
     found = identified(of_query(run), call=CALL, **NAMED)
-    assert (str(found.name), found.query) == ("zkafka-writer.audit", QUERY)
+    assert str(found.name) == "zkafka-writer.audit"
+    assert found.query == QUERY
     assert found.attempt == attempt
 
 
@@ -311,7 +313,8 @@ def test_micro_batch_without_rows() -> None:
         found = write(of_query(run, 8))
         assert found.rows == 0
         assert found.empty is not None
-        assert (str(found.empty.name), found.empty.attempt.slot) == (f"zkafka-{QUERY}", 3)
+        assert str(found.empty.name) == f"zkafka-{QUERY}"
+        assert found.empty.attempt.slot == 3
 
 
 @pytest.mark.usefixtures("_no_producer")
