@@ -18,12 +18,6 @@ THREADS = {T0: "g_a-0", T1: "g_a-0"}
 
 
 @pytest.fixture
-def client() -> EnsembleClient:
-    """The session of member ``g_a``."""
-    return EnsembleClient()
-
-
-@pytest.fixture
 def owner(client: EnsembleClient) -> ClaimOwner:
     """The member in its session."""
     return ClaimOwner("g_a", client.session_id)

@@ -21,12 +21,6 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATH_0 = "/consumers/g/offsets/t/0"
 
 
-@pytest.fixture
-def client() -> EnsembleClient:
-    """A client of an empty ensemble."""
-    return EnsembleClient()
-
-
 def member(client: EnsembleClient, *partitions: TopicPartition) -> ClaimOwner:
     """Claim partitions for a member, and return it."""
     owner = ClaimOwner("g_a", client.session_id)

@@ -253,17 +253,6 @@ def test_hold_until_the_work_is_done(coordinator: Coordinator, new_member: Calla
     assert member.commit({T1: 8}, 0) == {T1}
 
 
-def test_hold_until_less_is_read(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A revocation ends as soon as its partition is no longer read, whatever else is read."""
-    member = new_member()
-    assign(coordinator, member, T0, T1)
-    member.rebalance()
-    revoke(coordinator, T1)
-    eventually(lambda: not member.settled)
-    member.set_reading([T0])
-    eventually(lambda: member.owned().keys() == {T0})
-
-
 @pytest.mark.parametrize(
     ("given", "option"),
     [({}, "rebalance.hold.ms"), ({"hold_ms": 500, "max_poll_interval_ms": 125}, "kafka.max.poll.interval.ms")],
@@ -395,12 +384,6 @@ def test_coordinator_that_does_not_answer(coordinator: Coordinator) -> None:
         take_turn(loop)
         assert answer.result(0) == {}
     assert asked == [(2, True), (8.5, True)]
-
-
-def test_idle(new_member: Callable[..., Any]) -> None:
-    """A member for which the coordinator has no partitions is settled."""
-    member = new_member(is_final=lambda *asked: True, protocol="consumer", pauses=Pauses(check_s=0.05))
-    assert member.wait_settled(20)
 
 
 def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:

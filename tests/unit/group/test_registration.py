@@ -50,9 +50,8 @@ def test_ids() -> None:
 
 
 @pytest.fixture
-def client() -> EnsembleClient:
+def client(client: EnsembleClient) -> EnsembleClient:
     """A client of an ensemble with the group."""
-    client = EnsembleClient()
     client.put("/consumers/g")
     return client
 
