@@ -253,6 +253,17 @@ def test_hold_until_the_work_is_done(coordinator: Coordinator, new_member: Calla
     assert member.commit({T1: 8}, 0) == {T1}
 
 
+def test_hold_until_less_is_read(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A revocation ends as soon as its partition is no longer read, whatever else is read."""
+    member = new_member()
+    assign(coordinator, member, T0, T1)
+    member.rebalance()
+    revoke(coordinator, T1)
+    eventually(lambda: not member.settled)
+    member.set_reading([T0])
+    eventually(lambda: member.owned().keys() == {T0})
+
+
 @pytest.mark.parametrize(
     ("given", "option"),
     [({}, "rebalance.hold.ms"), ({"hold_ms": 500, "max_poll_interval_ms": 125}, "kafka.max.poll.interval.ms")],
