@@ -17,7 +17,7 @@ from pyspark_zkafka.model.error_codes import ErrorCode
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.direct.settings import ProduceSettings, producer_settings_of
-from pyspark_zkafka.records.producer import QueueLimits, producer_properties
+from pyspark_zkafka.records.producer import Failure, QueueLimits, producer_properties
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
@@ -145,6 +145,20 @@ def finish(sender: DirectSender) -> None:
     flush_until(sender, lambda: not sender.queued or sender.failure is not None)
 
 
+def finish_all(sender: DirectSender, count: int) -> None:
+    """Flush until this many records of the task are acknowledged."""
+    finish(sender)
+    assert sender.failure is None
+    assert sender.acknowledged == count
+
+
+def failure_of(sender: DirectSender) -> Failure:
+    """Flush until something has failed, and return the failure."""
+    finish(sender)
+    assert sender.failure is not None
+    return sender.failure
+
+
 def delivered(sender: DirectSender) -> dict[int, int]:
     """Return the acknowledged records by partition."""
     return {tp.partition: count for tp, count in sender._producing.delivered.items()}
@@ -176,9 +190,7 @@ def test_sent_again(answer: int | None) -> None:
     log = Log(answer)
     with opened(log) as sender:
         add(sender, 0, b"a")
-        finish(sender)
-        assert sender.failure is None
-        assert sender.acknowledged == 1
+        finish_all(sender, 1)
     first, second = log.batches
     assert first == second
 
@@ -188,8 +200,7 @@ def test_duplicates() -> None:
     log = Log(None, DUPLICATE)
     with opened(log) as sender:
         add(sender, 0, b"a")
-        finish(sender)
-        assert sender.acknowledged == 1
+        finish_all(sender, 1)
 
 
 @pytest.mark.parametrize(("log_start", "fails"), [(-1, False), (0, True)])
@@ -213,10 +224,9 @@ def test_permanent_error_fails_the_write(answer: ErrorCode) -> None:
     log = Log(answer)
     with opened(log) as sender:
         add(sender, 1, b"a")
-        finish(sender)
-        assert sender.failure is not None
-        assert sender.failure.partition == "t-1"
-        assert sender.failure.cause.startswith(answer.name)
+        failure = failure_of(sender)
+        assert failure.partition == "t-1"
+        assert failure.cause.startswith(answer.name)
         add(sender, 0, b"b")
         sender.flush(0.01)
         sender.purge(in_flight=True)
@@ -238,9 +248,7 @@ def test_producer_id_that_is_refused_later() -> None:
         properties = {"bootstrap.servers": cluster.servers, "reconnect.backoff.ms": 1}
         with DirectSender(properties, QueueLimits()) as sender:
             add(sender, 0, b"a")
-            finish(sender)
-            assert sender.failure is not None
-            assert "a producer id was refused: CLUSTER_AUTHORIZATION_FAILED" in sender.failure.cause
+            assert "a producer id was refused: CLUSTER_AUTHORIZATION_FAILED" in failure_of(sender).cause
             sender.purge(in_flight=True)
             assert str(sender.reports.last).startswith("CLUSTER_AUTHORIZATION_FAILED; an ACL must allow Write")
 
@@ -250,13 +258,9 @@ def test_too_large() -> None:
     log = Log(TOO_LARGE, NONE, NONE, TOO_LARGE)
     with opened(log) as sender:
         add(sender, 1, b"a", b"b", b"c")
-        finish(sender)
-        assert sender.failure is None
-        assert sender.acknowledged == 3
+        finish_all(sender, 3)
         add(sender, 1, b"d")
-        finish(sender)
-        assert sender.failure is not None
-        assert "; kafka.message.max.bytes or the topic's max.message.bytes is smaller" in sender.failure.cause
+        assert "; kafka.message.max.bytes or the topic's max.message.bytes is smaller" in failure_of(sender).cause
     assert [(batch.sequence, batch.records) for batch in log.batches] == [(0, 3), (0, 1), (1, 2), (3, 1)]
 
 
@@ -266,10 +270,9 @@ def test_uncertain() -> None:
     with opened(Log(b""), clock=clock, delivery_timeout_ms=700_000) as sender:
         clock.has_come = lambda: sender.is_moving
         add(sender, 0, b"a")
-        finish(sender)
-        assert sender.failure is not None
-        assert sender.failure.overdue_topic == "t"
-        assert "the broker may have written the records" in sender.failure.cause
+        failure = failure_of(sender)
+        assert failure.overdue_topic == "t"
+        assert "the broker may have written the records" in failure.cause
 
 
 def test_reason_of_a_time_out() -> None:
@@ -279,10 +282,9 @@ def test_reason_of_a_time_out() -> None:
     with opened(log, clock=clock, delivery_timeout_ms=700_000) as sender:
         clock.has_come = lambda: bool(log.batches) and not sender.is_moving
         add(sender, 0, b"a")
-        finish(sender)
-        assert sender.failure is not None
-        assert sender.failure.overdue_topic == "t"
-        assert sender.failure.cause == (
+        failure = failure_of(sender)
+        assert failure.overdue_topic == "t"
+        assert failure.cause == (
             "the brokers did not acknowledge the record within kafka.delivery.timeout.ms; they refused the last attempt "
             "with NOT_ENOUGH_REPLICAS; fewer replicas are in sync than the topic's min.insync.replicas"
         )
@@ -381,9 +383,7 @@ def test_a_slow_source() -> None:
         for _ in range(3):
             add(sender, 0, b"a")
             now += 100.0
-        finish(sender)
-        assert sender.failure is None
-        assert sender.acknowledged == 3
+        finish_all(sender, 3)
 
 
 def test_linger() -> None:
@@ -409,9 +409,7 @@ def test_a_connection_lost_with_requests_to_send() -> None:
         for number in range(20):
             sender.add(rows(bytes(1_000)), np.full(1, number, np.int32))
             sender.advance(0)
-        finish(sender)
-        assert sender.failure is None
-        assert sender.acknowledged == 20
+        finish_all(sender, 20)
 
 
 def test_answers_after_a_purge() -> None:
@@ -449,9 +447,7 @@ def test_a_partition_that_was_missed_once(leader: int, answers: list[int]) -> No
     log = UnsteadyLog([(1, 0), (2, leader), (1, 0), (2, 0)], *answers)
     with opened(log, clock=log.clock) as sender:
         add(sender, 1, b"a")
-        finish(sender)
-        assert sender.failure is None
-        assert sender.acknowledged == 1
+        finish_all(sender, 1)
     assert len(log.batches) == len(answers) + 1
 
 
@@ -512,9 +508,7 @@ def test_unknown_partition() -> None:
     """A partition that the brokers do not have fails the write."""
     with opened(Log(partitions=1)) as sender:
         add(sender, 1, b"a")
-        finish(sender)
-        assert sender.failure is not None
-        assert sender.failure.cause == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert failure_of(sender).cause == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 def test_a_large_row() -> None:
@@ -522,9 +516,7 @@ def test_a_large_row() -> None:
     log = Log()
     with opened(log, message_max_bytes=1_000) as sender:
         add(sender, 0, bytes(2_000))
-        finish(sender)
-        assert sender.failure is not None
-        assert sender.failure.cause.startswith("MESSAGE_TOO_LARGE; ")
+        assert failure_of(sender).cause.startswith("MESSAGE_TOO_LARGE; ")
     assert log.batches == []
 
 
@@ -582,10 +574,9 @@ def test_no_broker() -> None:
         with pytest.raises(BrokersUnavailable, match=r"partitions of t: 127\.0\.0\.1:1: .*refused.*; no broker answered"):
             sender.leaders("t", 0.2)
         add(sender, 0, b"a")
-        finish(sender)
-        assert sender.failure is not None
-        assert sender.failure.overdue_topic == "t"
-        assert "may have written" not in sender.failure.cause
+        failure = failure_of(sender)
+        assert failure.overdue_topic == "t"
+        assert "may have written" not in failure.cause
 
 
 def settings(**kafka: Any) -> ProduceSettings:
