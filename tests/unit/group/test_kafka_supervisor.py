@@ -93,7 +93,7 @@ def test_subscription() -> None:
 
 def test_pattern_without_topics() -> None:
     """A member whose pattern matches no topic has its final assignment, once a second lookup agrees."""
-    world = World(SubscribePattern("u"))
+    world = World(SubscribePattern("u"), lambda *asked: False)
     for world.now in (0.0, 2.0):
         assert not world.final.covers(world.own.state)
         world.supervisor.subscribe()
@@ -112,10 +112,11 @@ def test_rejoin() -> None:
     assert world.taken() == [("t",), (), ("t",)]
 
 
-def test_overdue_join() -> None:
-    """A client without an assignment after a minute is replaced; the next client subscribes."""
+def test_overdue_join(caplog: pytest.LogCaptureFixture) -> None:
+    """A client without an assignment after a minute is replaced; the next client subscribes. An assignment starts anew."""
     world = World(Subscribe(("t",)))
     world.supervisor.subscribe()
+    world.own.note_error(AWAY)
     world.now = 59.0
     world.supervisor.check_client()
     assert world.taken() == [("t",)]
@@ -123,6 +124,13 @@ def test_overdue_join() -> None:
     world.supervisor.check_client()
     world.supervisor.subscribe()
     assert world.taken() == ["open", "discard", ("t",)]
+    assert "joining takes long; a new client joins" in caplog.text
+    world.own.assign([T0], "c-1")
+    world.supervisor.check_client()
+    world.own.end_revocation()
+    world.now = 120.0
+    world.supervisor.check_client()
+    assert world.taken() == ["open", "discard"]
 
 
 @pytest.mark.parametrize("case", ["KIP-848", "failed", "assigned"])
