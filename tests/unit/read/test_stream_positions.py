@@ -24,18 +24,13 @@ REPLACED = StreamState(replaced={"t": TopicIdentity(czxid=50)})
 class Session(planned_stream.Session):
     """A session with logs that span [10, 100), of partitions that were created in transaction 50.
 
-    `members_since` is the transaction in which the group's member subscribed, or None without a member. Until the first
-    pause, leaders report `latest` as the end.
+    `members_since` is the transaction in which the group's member subscribed, or None without a member.
     """
 
-    def __init__(
-        self, stored: dict[TopicPartition, StoredOffset] | None = None, members_since: int | None = None, latest: int = 100
-    ) -> None:
+    def __init__(self, stored: dict[TopicPartition, StoredOffset] | None = None, members_since: int | None = None) -> None:
         super().__init__(None if members_since is None else Member())
         self.czxid = 50
         self.stored = stored or {}
-        self.logs = {T0: latest, T1: latest}
-        self.while_waiting = lambda: self.logs.update({T0: 100, T1: 100})
         self._members_since = members_since
 
     def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
@@ -127,12 +122,6 @@ def test_position_outside_of_the_log() -> None:
         find(Session(), checkpoint(span))
     found = starts(Session(), failOnDataLoss="false").find([T0], checkpoint(span))
     assert found == {T0: PartitionProgress(10, resets=True)}
-
-
-def test_low_end_of_a_new_leader() -> None:
-    """A new leader's first, too low end is no data loss for a restarted query or a newly assigned partition."""
-    assert find(Session(latest=90), checkpoint(PlannedRange(10, 95, 10))) == 95
-    assert find(Session({T0: StoredOffset(95, 60)}, latest=90), **{"group.id": "g"}) == 95
 
 
 def test_replaced_topic() -> None:
