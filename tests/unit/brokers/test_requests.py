@@ -205,6 +205,15 @@ def test_silent_broker(cluster: Cluster) -> None:
         assert isinstance(error_of_one(cluster, silent, timeout_s=0.4), BrokersUnavailable)
 
 
+def test_attempt_that_is_cut_short(cluster: Cluster) -> None:
+    """A last attempt that the deadline cuts short does not hide the error of the attempt before it."""
+    first = iter([None])
+    place = cluster.scripted(lambda request: next(first, SILENT)).address
+    with takes(0.4, 3):
+        _, failed = cluster.requests(timeout_s=0.5).each(["a"], Table(a=(place,)), asking())
+    assert "closed" in failed["a"].message
+
+
 def test_error_that_does_not_pass_in_time(cluster: Cluster) -> None:
     """A retriable error that stays is the error of its key at the deadline. A last request without time would hide it."""
     place = cluster.broker(lambda keys: dict.fromkeys(keys, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
