@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions, KafkaGroupOptions, ZooKeeperConfig
@@ -29,6 +29,14 @@ def group_options(name: str, **changes: Any) -> GroupOptions:
     group = parse_stream({"zookeeper.connect": "zk:2181", "subscribe": "t", "group.id": "g"}).group
     assert group is not None
     return replace(group, name=name, **changes)
+
+
+def member_options() -> tuple[ZooKeeperConfig, GroupOptions, Subscription]:
+    """Return the arguments of the member g_c in ZooKeeper, which subscribes to the topic t."""
+    options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "consumer.id": "c", "subscribe": "t"})
+    assert options.read.connection.zookeeper is not None
+    assert options.group is not None
+    return options.read.connection.zookeeper, options.group, options.read.require_subscription()
 
 
 def kafka_group_options(**changes: Any) -> KafkaGroupOptions:

@@ -41,7 +41,8 @@ class Session:
     `lookups` counts the searches for records. Topics were created in transaction `czxid`, or in `czxids`. `expected`
     collects the topics that the planner expected to exist.
     Without a member, the query reads the partitions in `assigned`, or all, except topics in `unsubscribed`.
-    `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
+    `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer, and `while_reading_offsets`
+    before the group's offsets are returned. Commits raise `commit_error`.
     """
 
     stores = ("zookeeper",)
@@ -71,6 +72,8 @@ class Session:
         self.while_waiting: Callable[[], None] = lambda: None
         self.retry = Retry(3, 1.0, self.sleep)
         self.while_asking: Callable[[], None] = lambda: None
+        self.while_reading_offsets: Callable[[], None] = lambda: None
+        self.commit_error: ZKafkaError | None = None
 
     def open(self) -> None:
         self.opened += self.opened == self.closed
@@ -160,9 +163,12 @@ class Session:
     def committed(
         self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False, left: object = None
     ) -> Any:
+        self.while_reading_offsets()
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
     def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: object) -> CommitResult:
+        if self.commit_error is not None:
+            raise self.commit_error
         self.stored |= {tp: StoredOffset(offset) for tp, offset in offsets.items()}
         return CommitResult(dict(offsets))
 
@@ -177,13 +183,14 @@ class Session:
 class Member:
     """A member with partitions assigned by the test, which records the partitions being read."""
 
-    group, consumer, owner, settled, rebalances, expiry_s = "g", "c", ClaimOwner("c", 1), True, 0, 6.0
+    group, consumer, settled, rebalances, expiry_s = "g", "c", True, 0, 6.0
+    owner: ClaimOwner | None = ClaimOwner("c", 1)
     session: Session
 
     def __init__(self, *assigned: TopicPartition) -> None:
         self.claims = {tp: Claim("c-0", n) for n, tp in enumerate(assigned)}
         self.reading: list[TopicPartition] = []
-        self.waits = 0
+        self.waits = self.requests = 0
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
         return dict(self.claims)
@@ -205,7 +212,8 @@ class Member:
         return self.settled
 
     def request_rebalance(self, event: object = None) -> None:
-        """Do nothing: the test assigns partitions."""
+        """Count the request: the test assigns partitions."""
+        self.requests += 1
 
 
 def driver(session: Any, **options: str) -> StreamDriver:

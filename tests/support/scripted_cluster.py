@@ -18,10 +18,10 @@ from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.wire import protocol
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 
-__all__ = ["DAMAGES", "INIT_PRODUCER_ID", "METADATA", "PRODUCE", "SERVED", "Log", "ScriptedCluster", "Treatment"]
+__all__ = ["DAMAGES", "INIT_PRODUCER_ID", "METADATA", "PRODUCE", "Log", "ScriptedCluster", "Treatment", "sent_batches"]
 
 PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
-SERVED = {**RANGES, PRODUCE: (0, 8), INIT_PRODUCER_ID: (0, 1)}
+SERVED = {**RANGES, PRODUCE: (0, 8), INIT_PRODUCER_ID: (0, 4)}
 NONE, NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, DUPLICATE = 0, 6, 10, 45, 46
 _VALUE = pa.schema([("value", pa.binary())])
 
@@ -94,9 +94,11 @@ class ScriptedCluster:
         brokers: int = 1,
         partitions: int = 2,
         produce_version: int = 8,
+        log_start: int = 0,
     ) -> None:
         self._treat = treat
         self._most_bytes = most_bytes  # limit of a record batch
+        self._log_start = log_start  # -1 if the brokers do not know it
         served = {**SERVED, PRODUCE: (0, produce_version)}
         self.logs = [Log(n % brokers) for n in range(partitions)]
         self.brokers = [ScriptedBroker(partial(self._respond, n), served) for n in range(brokers)]
@@ -150,21 +152,24 @@ class ScriptedCluster:
 
     def _body(self, broker: int, request: Received, treatment: Treatment) -> bytes:
         if request.api == METADATA:
-            return self._metadata(treatment.code or NONE)
+            return self.metadata(treatment.code or NONE)
         if request.api == INIT_PRODUCER_ID:
             with self._lock:
                 self.producers += 1
                 number = self.producers
             return protocol.int32(0) + protocol.int16(treatment.code or NONE) + protocol.int64(number) + protocol.int16(0)
         with self._lock:
-            found = self._append_all(broker, request) if treatment.is_processed else {n: NONE for n, _ in _batches(request)}
+            if treatment.is_processed:
+                found = self._append_all(broker, request)
+            else:
+                found = {n: NONE for n, _ in sent_batches(request)}
         if treatment.code is not None:
             found = dict.fromkeys(found, treatment.code)
-        return produce_response(found, treatment.throttle_ms, request.version)
+        return produce_response(found, treatment.throttle_ms, request.version, self._log_start)
 
     def _append_all(self, broker: int, request: Received) -> dict[int, int]:
         found = {}
-        for partition, data in _batches(request):
+        for partition, data in sent_batches(request):
             log = self.logs[partition]
             if log.leader != broker:
                 found[partition] = NOT_LEADER
@@ -172,7 +177,8 @@ class ScriptedCluster:
                 found[partition] = log.append(data, partition) if len(data) <= self._most_bytes else TOO_LARGE
         return found
 
-    def _metadata(self, error: int) -> bytes:
+    def metadata(self, error: int) -> bytes:
+        """Return the body of a response to Metadata 5."""
         brokers = b"".join(
             protocol.int32(n) + protocol.string("127.0.0.1") + protocol.int32(broker.address[1]) + protocol.string(None)
             for n, broker in enumerate(self.brokers)
@@ -187,7 +193,7 @@ class ScriptedCluster:
         return head + protocol.int32(1) + topic
 
 
-def _batches(request: Received) -> Iterator[tuple[int, bytes]]:
+def sent_batches(request: Received) -> Iterator[tuple[int, bytes]]:
     """Return the record batches in a Produce request, by partition."""
     reader = protocol.Reader(request.rest)
     reader.string()  # client id
@@ -213,15 +219,15 @@ def _values(data: bytes, partition: int) -> list[bytes]:
         return found
 
 
-def produce_response(answers: Answers, throttle_ms: int = 0, version: int = 8) -> bytes:
+def produce_response(answers: Answers, throttle_ms: int = 0, version: int = 8, log_start: int = 0) -> bytes:
     """Return the body of a response to Produce 5 to 8."""
     head = protocol.int32(1) + protocol.string("t") + protocol.int32(len(answers))
-    rows = (_row(partition, error, version) for partition, error in answers.items())
+    rows = (_row(partition, error, version, log_start) for partition, error in answers.items())
     return head + b"".join(rows) + protocol.int32(throttle_ms)
 
 
-def _row(partition: int, error: int, version: int = 8) -> bytes:
-    offsets = protocol.int64(0) + protocol.int64(-1) + protocol.int64(0)
+def _row(partition: int, error: int, version: int = 8, log_start: int = 0) -> bytes:
+    offsets = protocol.int64(0) + protocol.int64(-1) + protocol.int64(log_start)
     words = protocol.int32(0) + protocol.string(None) if version >= 8 else b""
     return protocol.int32(partition) + protocol.int16(error) + offsets + words
 
@@ -232,7 +238,7 @@ _ROWS_AT = 4 + 3  # after the number of topics and the topic's name
 
 
 def _with_other_partitions(request: Received, body: bytes) -> bytes:
-    asked = {n for n, _ in _batches(request)}
+    asked = {n for n, _ in sent_batches(request)}
     return answered(request, produce_response({n + 100: NONE for n in asked} | {-1: NONE, 2**31 - 1: 10}))
 
 
@@ -255,7 +261,7 @@ def _counts(count: int) -> Callable[[Received, bytes], bytes]:
 
 
 def _with_each_partition_twice(request: Received, body: bytes) -> bytes:
-    asked = [n for n, _ in _batches(request)]
+    asked = [n for n, _ in sent_batches(request)]
     rows = b"".join(_row(n, error) for n in asked for error in (NOT_LEADER, NONE))
     head = protocol.int32(1) + protocol.string("t") + protocol.int32(2 * len(asked))
     return answered(request, head + rows + protocol.int32(0))

@@ -15,23 +15,11 @@ from pyspark_zkafka.read.split_reader import Identity, ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import Poll
 from pyspark_zkafka.records.message_consumer import MessageBatch
 from pyspark_zkafka.retries import Deadline
+from tests.support.clock import Clock
 
 OFFSETS = pa.schema([("offset", pa.int64())])
 POLL_RECORDS = 256
 FAILING, WARNING = ReadPolicy(poll_timeout_ms=1000), ReadPolicy(fail_on_data_loss=False, poll_timeout_ms=1000)
-
-
-class Clock:
-    """A clock that only a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @dataclass(frozen=True)

@@ -82,12 +82,14 @@ class DirectSender(Sender):
         properties: Mapping[str, Any],
         limits: QueueLimits,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         settings, self._settings = producer_settings_of(properties)
         self._client = Client(settings, clock)
         self._limits = limits
         self._reports = ConnectionReports(clock)
         self._real_clock = clock
+        self._sleep = sleep
         self._away_s = 0.0
         self._left_at: float | None = clock()
         self._encoder = RecordEncoder(
@@ -242,7 +244,7 @@ class DirectSender(Sender):
                     raise refusal from error
                 # Each attempt to log in counts towards a lock-out of the user.
                 pause_s = REFUSED_PAUSE_S if isinstance(error, LoginRefused) else _METADATA_PAUSE_S
-                time.sleep(min(pause_s, deadline.left_s))
+                self._sleep(min(pause_s, deadline.left_s))
                 found = None
             if found is not None:
                 self._take_over(topic, found)
@@ -338,7 +340,7 @@ class DirectSender(Sender):
                 self._connections.send(request)
         most_s = 0.01 if self._must_ask() else max(producing.wakes_at(now) - now, 0.0)
         if not self._connections.wait(min(timeout_s, most_s)) and (wait_s := min(timeout_s, most_s, _METADATA_PAUSE_S)) > 0:
-            time.sleep(wait_s)
+            self._sleep(wait_s)
         self._connections.take_in()
 
     def _must_ask(self) -> bool:

@@ -14,18 +14,6 @@ from pyspark_zkafka.brokers.properties import CLIENT_DEFAULTS, consumer_properti
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection
 
-CONNECTION = parse_connection({"kafka.bootstrap.servers": "broker1:9092"})
-
-
-def prefetch(records: int | None) -> int:
-    """Return the number of messages that a consumer for a range fetches in advance."""
-    return int(consumer_properties(CONNECTION, "broker1:9092", "g", records)["queued.min.messages"])
-
-
-def test_prefetch() -> None:
-    """A consumer fetches less in advance for few records; an unknown number counts as large."""
-    assert prefetch(1_000) < prefetch(1_001) == prefetch(100_000) < prefetch(100_001) == prefetch(None)
-
 
 def test_fetch_within_a_response() -> None:
     """A fetch is at least as large as a message, and fits the response that the user allows."""
@@ -77,7 +65,7 @@ def test_logger(caplog: pytest.LogCaptureFixture) -> None:
     assert librdkafka_logger().isEnabledFor(logging.DEBUG)
 
 
-def test_refused_properties(tmp_path: Path) -> None:
+def test_properties_that_librdkafka_refuses(tmp_path: Path) -> None:
     """Properties that librdkafka refuses raise an option error."""
     authority = tmp_path / "ca.pem"
     authority.write_text("no certificate")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import pytest
@@ -15,6 +15,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.model.nouns import TopicPartition
 
 PLACE = TopicPartition("t", 0)
+REQUESTS = (lambda offsets: offsets.committed([PLACE]), lambda offsets: offsets.commit({PLACE: 1}))
 HANDSHAKE_FAILURE = bytes.fromhex("15 0303 0002 0228")
 
 
@@ -47,30 +48,22 @@ def refusing() -> Iterator[str]:
     serving.join()
 
 
-def test_refused_while_reading(refusing: str) -> None:
-    """A refusal ends a lookup of offsets long before its time-out."""
+@pytest.mark.parametrize("request_", REQUESTS, ids=["reading", "committing"])
+def test_refused_handshake(refusing: str, request_: Callable[[KafkaGroupOffsets], object]) -> None:
+    """A broker that refuses the client ends a lookup or a commit long before its time-out, and is the error."""
     with (
         KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=300) as offsets,
         pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] looking for coordinators at .* TLS"),
     ):
-        offsets.committed([PLACE])
+        request_(offsets)
 
 
-def test_refused_while_committing(refusing: str) -> None:
-    """A commit without a coordinator, because brokers refuse the client, reports the refusal."""
-    with (
-        KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=4) as offsets,
-        pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] looking for coordinators at .* TLS"),
-    ):
-        offsets.commit({PLACE: 1})
-
-
-@pytest.mark.parametrize("doing", ["reading", "committing"])
-def test_unreachable(doing: str) -> None:
+@pytest.mark.parametrize("request_", REQUESTS, ids=["reading", "committing"])
+def test_unreachable(request_: Callable[[KafkaGroupOffsets], object]) -> None:
     """Unreachable brokers raise a retriable error."""
     with KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=1) as offsets:
         with pytest.raises(ClusterStateError, match=r"BROKERS_UNAVAILABLE\] looking for coordinators at 127") as caught:
-            _ = offsets.committed([PLACE]) if doing == "reading" else offsets.commit({PLACE: 1})
+            request_(offsets)
         assert caught.value.retriable
 
 
@@ -104,7 +97,7 @@ def test_further_attempt_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_partition_lost_between_the_requests_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request of a commit is checked right before it is sent, not only the first one."""
+    """A commit of thousands of partitions takes several requests. Each is checked right before it is sent."""
     attempts: list[int] = []
     monkeypatch.setattr(KafkaGroupOffsets, "_attempt", lambda self, positions, _: attempts.append(len(positions)))
     places = [TopicPartition("t", number) for number in range(2_001)]
@@ -113,11 +106,3 @@ def test_partition_lost_between_the_requests_of_a_commit(monkeypatch: pytest.Mon
             dict.fromkeys(places, 5), lambda wanted: [place for place in wanted if not attempts or place.partition % 2]
         )
     assert attempts == [1_000, 500]
-
-
-def test_commit_of_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit of thousands of partitions takes several requests, as brokers limit the size of one."""
-    sizes: list[int] = []
-    monkeypatch.setattr(KafkaGroupOffsets, "_commit", lambda self, positions, due: sizes.append(len(positions)))
-    KafkaGroupOffsets("broker1:9092", {}, "g").commit({TopicPartition("t", number): 5 for number in range(2_001)})
-    assert sizes == [1_000, 1_000, 1]

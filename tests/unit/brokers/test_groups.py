@@ -146,7 +146,9 @@ class TestStates:
         assert sorted(asked) == ["none", "old"]
         assert list(found["new"].members) == ["m"]
         member = found["old"].members["m"]
-        assert (member.client_id, member.host, member.assigned) == ("client", "/10.0.0.1", frozenset({T0}))
+        assert member.client_id == "client"
+        assert member.host == "/10.0.0.1"
+        assert member.assigned == frozenset({T0})
 
     def test_before_kafka_4(self, cluster: Cluster) -> None:
         """A broker without ConsumerGroupDescribe is asked by DescribeGroups."""
@@ -163,7 +165,9 @@ class TestStates:
         """A group that neither request finds is dead, as DescribeGroups of Kafka 4 has an error for it."""
         handlers = {CONSUMER_GROUP_DESCRIBE: NOT_NEW, DESCRIBE_GROUPS: classic({"g": (MISSING, "", "", {})})}
         state = cluster.open(handlers).group_state("g")
-        assert (state.name, state.member_count, state.is_active) == ("Dead", 0, False)
+        assert state.name == "Dead"
+        assert state.member_count == 0
+        assert not state.is_active
 
     def test_groups_of_other_types(self, cluster: Cluster) -> None:
         """A group of Kafka Streams or a share group exists, but cannot be described."""
@@ -184,7 +188,9 @@ class TestStates:
 
         admin = cluster.open({CONSUMER_GROUP_DESCRIBE: NOT_NEW, DESCRIBE_GROUPS: describe}, DescribeGroups=6)
         state = admin.group_states(["g"])["g"]
-        assert (state.name, state.problem.condition if state.problem else None) == ("Unreadable", "UNREADABLE_GROUP")
+        assert state.name == "Unreadable"
+        assert state.problem is not None
+        assert state.problem.condition == "UNREADABLE_GROUP"
 
     @pytest.mark.parametrize("name", ["\udcff", "g" * 2**15])
     def test_names_that_no_request_can_have(self, cluster: Cluster, name: str) -> None:
@@ -206,7 +212,8 @@ class TestStates:
         cluster.elsewhere = {"lost": (LOOPBACK, 1), "hidden": DENIED}
         cluster.open({CONSUMER_GROUP_DESCRIBE: NOT_NEW, DESCRIBE_GROUPS: classic(groups)})
         found = cluster.admin(cluster.first.address, timeout_s=1).group_states([*groups, "lost", "hidden"])
-        assert (found["good"].name, found["good"].member_count) == ("Stable", 1)
+        assert found["good"].name == "Stable"
+        assert found["good"].member_count == 1
         problems = {name: state.problem for name, state in found.items() if name != "good"}
         assert {name: None if problem is None else problem.condition for name, problem in problems.items()} == {
             "odd": "UNREADABLE_GROUP",
@@ -218,7 +225,8 @@ class TestStates:
         }
         for name, problem in problems.items():
             assert name in str(problem)
-            assert (found[name].name, found[name].member_count) == ("Unreadable", None)
+            assert found[name].name == "Unreadable"
+            assert found[name].member_count is None
 
     def test_problem_of_one_group(self, cluster: Cluster) -> None:
         """The problem of a group is raised if only this group was requested."""
@@ -269,12 +277,15 @@ class TestOffsetsTopic:
         assert admin.group_state("g").name == ("Stable" if is_hidden else "Dead")
         assert admin.committed("g") == ({T0: 5} if is_hidden else {})
         admin.delete_groups(["g"])
-        assert (cluster.asked(FIND_COORDINATOR) > 0, cluster.asked(DELETE_GROUPS) > 0) == (is_hidden, is_hidden)
+        assert (cluster.asked(FIND_COORDINATOR) > 0) == is_hidden
+        assert (cluster.asked(DELETE_GROUPS) > 0) == is_hidden
 
     def test_no_groups(self, cluster: Cluster) -> None:
         """Without names, no broker is asked."""
         admin = cluster.open({})
-        assert (admin.group_states([]), admin.committed_many([]), admin.committed_each([])) == ({}, {}, ({}, {}))
+        assert admin.group_states([]) == {}
+        assert admin.committed_many([]) == {}
+        assert admin.committed_each([]) == ({}, {})
         assert cluster.asked(FIND_COORDINATOR) == 0
 
 

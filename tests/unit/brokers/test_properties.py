@@ -49,7 +49,8 @@ def test_what_the_proof_needs_stays(name: str) -> None:
     users = consumer_properties(replace(given, kafka={**given.kafka, name: "other"}), "k:1", "g")
     assert users["fetch.wait.max.ms"] == "7"
     assert users[name] == ours[name]
-    assert (users["group.id"], users["bootstrap.servers"]) == ("g", "k:1")
+    assert users["group.id"] == "g"
+    assert users["bootstrap.servers"] == "k:1"
 
 
 def test_room_for_large_fetches() -> None:
@@ -143,11 +144,11 @@ def in_advance(records: int | None, **properties: str) -> list[int]:
     return [int(found[name]) for name in IN_ADVANCE]
 
 
-@pytest.mark.parametrize(("few", "more"), [(1, 1_001), (1_000, 100_000), (100_000, 100_001)])
+@pytest.mark.parametrize(("few", "more"), [(1_000, 1_001), (100_000, 100_001)])
 def test_short_ranges_fetch_less(few: int, more: int) -> None:
     """Short ranges fetch less in advance, since records beyond the end of a range are discarded."""
     assert all(a <= b for a, b in zip(in_advance(few), in_advance(more), strict=True))
-    assert in_advance(few) != in_advance(more)
+    assert in_advance(few)[1] < in_advance(more)[1]
 
 
 def test_a_range_of_unknown_length_counts_as_long() -> None:
@@ -166,7 +167,8 @@ def test_what_the_user_lets_fetch_holds(records: int | None, name: str) -> None:
 def test_writing_is_safe() -> None:
     """Writes are idempotent, wait for all replicas, and give up after the same time as Java's producer."""
     properties = producer_properties(connection("write"), "k:1")
-    assert (properties["enable.idempotence"], properties["acks"]) == (True, "all")
+    assert properties["enable.idempotence"] is True
+    assert properties["acks"] == "all"
     assert properties["delivery.timeout.ms"] == 120_000
 
 

@@ -46,7 +46,7 @@ def test_brokers_that_never_know_any(request_: Request) -> None:
     with (
         server.broker as broker,
         KafkaAdmin("{}:{}".format(*broker.address), {"socket.timeout.ms": 1500}) as admin,
-        pytest.raises(BrokersUnavailable, match="requesting metadata at"),
+        pytest.raises(BrokersUnavailable, match=r"requesting metadata at .* knows no other brokers yet"),
     ):
         request_(admin)
 

@@ -68,30 +68,30 @@ def test_claims() -> None:
 def test_what_nobody_reads_goes_at_once() -> None:
     """Partitions that nobody reads are released at once."""
     found = leaving({A, B}, [], 100)
-    assert (found.release, found.overdue, found.revoking) == ({A, B}, set(), {})
+    assert found == RebalanceStep(release=frozenset({A, B}))
 
 
 def test_what_is_read_is_kept_until_it_is_not_read_any_more() -> None:
     """Each partition is released as soon as it is no longer read."""
     found = leaving({A, B, C}, [A, B], 100)
-    assert (found.release, found.revoking) == ({C}, {A: 110, B: 110})
+    assert found == RebalanceStep(release=frozenset({C}), revoking={A: 110, B: 110})
     found = leaving({A, B}, [B], 101, found.revoking)
-    assert (found.release, found.overdue, found.revoking) == ({A}, set(), {B: 110})
+    assert found == RebalanceStep(release=frozenset({A}), revoking={B: 110})
 
 
 def test_the_time_counts_from_the_first_step() -> None:
     """The hold counts from the first step; when it is over, the partition is released as overdue."""
     found = leaving({A}, [A], 105, leaving({A}, [A], 100).revoking)
-    assert (found.release, found.revoking) == (set(), {A: 110})
+    assert found == RebalanceStep(revoking={A: 110})
     found = leaving({A}, [A], 110, found.revoking)
-    assert (found.release, found.overdue, found.revoking) == ({A}, {A}, {})
+    assert found == RebalanceStep(release=frozenset({A}), overdue=frozenset({A}))
 
 
 def test_called_off() -> None:
     """A partition that may stay again is not held; if it must go later, its hold starts anew."""
     first = leaving({A}, [A], 100)
     second = leaving(set(), [A], 108, first.revoking)
-    assert (second.release, second.revoking) == (set(), {})
+    assert second == RebalanceStep()
     assert leaving({A}, [A], 108, second.revoking).revoking == {A: 118}
 
 
@@ -118,7 +118,9 @@ def test_times_of_checks() -> None:
     """A group is checked three seconds after a rebalance or a check, or later if a check takes long."""
     schedule = RebalanceSchedule(2.0, lambda: 0.5)
     schedule.end_rebalance(10.0, (), is_blocked=False)
-    assert (schedule.due_s(10.0), schedule.must_sweep(12.9), schedule.must_sweep(13.0)) == (3.0, False, True)
+    assert schedule.due_s(10.0) == 3.0
+    assert not schedule.must_sweep(12.9)
+    assert schedule.must_sweep(13.0)
     schedule.end_sweep(13.0, 13.125)
     assert schedule.due_s(13.125) == 3.0
     schedule.end_sweep(20.0, 21.0)
@@ -133,4 +135,6 @@ def test_failed_rebalance() -> None:
     schedule.start_rebalance(10.0)
     assert [schedule.must_rebalance(now) for now in (10.4, 10.5)] == [False, True]
     schedule.fail(11.0)
-    assert (schedule.must_sweep(11.4), schedule.must_sweep(11.5), schedule.must_rebalance(11.5)) == (False, True, True)
+    assert not schedule.must_sweep(11.4)
+    assert schedule.must_sweep(11.5)
+    assert schedule.must_rebalance(11.5)

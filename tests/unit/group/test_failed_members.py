@@ -21,11 +21,10 @@ from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import SubscribePattern
-from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.retries import Timing
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.eventually import eventually
-from tests.support.options import group_options, kafka_group_options
+from tests.support.options import group_options, kafka_group_options, member_options
 
 T0, T1 = (TopicPartition("t", n) for n in range(2))
 FAILED = r"\[THREAD_FAILED\] .+ has left group g after an unexpected error: RuntimeError: boom\. Restart the query or job"
@@ -222,14 +221,11 @@ def test_in_zookeeper(
 ) -> None:
     """Whichever request of a member in ZooKeeper fails, all callers learn why, and its registration and claims are gone."""
     monkeypatch.setattr("pyspark_zkafka.group.assignment._SWEEP_S", 0.05 if work == "sweep" else 3600.0)
-    options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "consumer.id": "c", "subscribe": "t"})
-    assert options.read.connection.zookeeper is not None
-    assert options.group is not None
     for requests in range(15 if work == "sweep" else 100):
         client = Session()
         monkeypatch.setattr("pyspark_zkafka.group.member.ZooKeeperClient", lambda config, found=client, **others: found)
         client.put_topic("t", 2)
-        member = GroupMember(options.read.connection.zookeeper, options.group, options.read.require_subscription())
+        member = GroupMember(*member_options())
         member.join()
         assert member.owned().keys() == {T0, T1}
         with member._lock:
@@ -270,12 +266,9 @@ def test_pauses_in_zookeeper(point: str, caplog: pytest.LogCaptureFixture, monke
             raise_boom()
         return 0.0
 
-    options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "consumer.id": "c", "subscribe": "t"})
-    assert options.read.connection.zookeeper is not None
-    assert options.group is not None
     timing = Timing(sleep=fail) if point == "sleep" else Timing(jitter=fail)
     client.put_topic("t", 2)
-    member = GroupMember(options.read.connection.zookeeper, options.group, options.read.require_subscription(), timing)
+    member = GroupMember(*member_options(), timing)
     member.join()
     armed.set()
     member.request_rebalance()

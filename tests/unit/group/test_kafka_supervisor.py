@@ -84,6 +84,7 @@ def test_subscription() -> None:
     assert world.taken() == [("t",)]
     world = World(SubscribePattern("t.*"))
     for world.now in (0.0, 4.0, 5.0):
+        world.own.assign([T0], "c-1")
         world.supervisor.subscribe()
         world.topics[:] = ["t", "t2"]
     assert world.taken() == [("t",), ("t", "t2")]
@@ -92,7 +93,7 @@ def test_subscription() -> None:
 
 def test_pattern_without_topics() -> None:
     """A member whose pattern matches no topic has its final assignment, once a second lookup agrees."""
-    world = World(SubscribePattern("u"))
+    world = World(SubscribePattern("u"), lambda *asked: False)
     for world.now in (0.0, 2.0):
         assert not world.final.covers(world.own.state)
         world.supervisor.subscribe()
@@ -111,10 +112,11 @@ def test_rejoin() -> None:
     assert world.taken() == [("t",), (), ("t",)]
 
 
-def test_overdue_join() -> None:
-    """A client without an assignment after a minute is replaced; the next client subscribes."""
+def test_overdue_join(caplog: pytest.LogCaptureFixture) -> None:
+    """A client without an assignment after a minute is replaced; the next client subscribes. An assignment starts anew."""
     world = World(Subscribe(("t",)))
     world.supervisor.subscribe()
+    world.own.note_error(AWAY)
     world.now = 59.0
     world.supervisor.check_client()
     assert world.taken() == [("t",)]
@@ -122,22 +124,31 @@ def test_overdue_join() -> None:
     world.supervisor.check_client()
     world.supervisor.subscribe()
     assert world.taken() == ["open", "discard", ("t",)]
+    assert "joining takes long; a new client joins" in caplog.text
+    world.own.assign([T0], "c-1")
+    world.supervisor.check_client()
+    world.own.end_revocation()
+    world.now = 120.0
+    world.supervisor.check_client()
+    assert world.taken() == ["open", "discard"]
 
 
-@pytest.mark.parametrize("given", [{"protocol": "consumer"}, {}])
-def test_join_that_is_not_overdue(given: dict[str, str]) -> None:
-    """A client of KIP-848, or with an error that no retry resolves, is not replaced."""
-    world = World(Subscribe(("t",)), **given)
+@pytest.mark.parametrize("case", ["KIP-848", "failed", "assigned"])
+def test_join_that_is_not_overdue(case: str) -> None:
+    """A client of KIP-848, with an error that no retry resolves, or with an assignment, is not replaced."""
+    world = World(Subscribe(("t",)), protocol="consumer" if case == "KIP-848" else "classic")
     world.supervisor.subscribe()
-    if not given:
+    if case == "failed":
         world.own.note_error(GroupError("INSTANCE_ID_TAKEN", "another member has it"))
+    elif case == "assigned":
+        world.own.assign([T0], "c-1")
     world.now = 1000.0
     world.supervisor.check_client()
     assert world.taken() == [("t",)]
 
 
 def test_client_that_cannot_be_replaced() -> None:
-    """If no client can be made, the error is noted, the old client stays, and the next check tries again."""
+    """If no client can be made, the error is kept, the old client stays, and the next check tries again."""
     world = World(Subscribe(("t",)))
     world.supervisor.subscribe()
     world.taken()

@@ -10,24 +10,15 @@ import pytest
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.retries import Timing
 from pyspark_zkafka.zookeeper.transactions import Create
 from tests.support.ensemble_client import EnsembleClient
-
-
-def new_member(timing: Timing | None = None) -> GroupMember:
-    """Return a member that has not joined its group."""
-    options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "consumer.id": "c", "subscribe": "t"})
-    zookeeper = options.read.connection.zookeeper
-    assert zookeeper is not None
-    assert options.group is not None
-    return GroupMember(zookeeper, options.group, options.read.subscription, timing)
+from tests.support.options import member_options
 
 
 def test_without_a_session() -> None:
     """A member without a session owns nothing, and `require_owner` raises a retriable error."""
-    member = new_member()
+    member = GroupMember(*member_options())
     assert member.owner is None
     with pytest.raises(ZKafkaError, match=r"\[NO_SESSION\] The member has no session with ZooKeeper") as caught:
         member.require_owner()
@@ -40,7 +31,7 @@ def test_session_that_may_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "pyspark_zkafka.group.member"
     monkeypatch.setattr(f"{module}.ZooKeeperClient", lambda config, **others: SimpleNamespace(session_ends_at=16.0))
     monkeypatch.setattr(f"{module}.Claims", lambda client, group: SimpleNamespace(owned=claims))
-    member = new_member(Timing(clock=lambda: now))
+    member = GroupMember(*member_options(), Timing(clock=lambda: now))
     assert member.owned() == {}
     member._session.register(ClaimOwner("g_c", 1), 0)
     assert member.owned() == claims
@@ -55,7 +46,7 @@ def test_session_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyspark_zkafka.group.member.ZooKeeperClient", lambda config, found=client, **others: found)
         client.put_topic("t")
         client.put("/consumers/g/owners/t")
-        member = new_member()
+        member = GroupMember(*member_options())
         ends_at = client.after(requests, lambda found=member: found._on_state("LOST"))
         with suppress(ZKafkaError):  # NO_SESSION, where the end is noticed at once
             member._rebalance()
@@ -74,7 +65,7 @@ def test_interrupted_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_zkafka.group.member.ZooKeeperClient", lambda config, **others: client)
     client.put_topic("t")
     client.put("/consumers/g/owners/t")
-    member = new_member(Timing(clock=lambda: now))
+    member = GroupMember(*member_options(), Timing(clock=lambda: now))
     member._rebalance()
     assert member.settled
     client.put_topic("t", 2)
@@ -95,7 +86,7 @@ def test_interrupted_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_waiting_member_that_leaves() -> None:
     """A member that leaves meanwhile is not settled."""
-    member = new_member()
+    member = GroupMember(*member_options())
     member._closing = True
     assert not member.wait_settled(60)
 
@@ -106,7 +97,7 @@ def test_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     monkeypatch.setattr("pyspark_zkafka.group.member.ZooKeeperClient", lambda config, **others: client)
     client.put_topic("t")
     client.put("/consumers/g/owners/t")
-    member = new_member(Timing(clock=lambda: now, jitter=lambda: 0.5))
+    member = GroupMember(*member_options(), Timing(clock=lambda: now, jitter=lambda: 0.5))
 
     def tries(*seconds: float) -> list[str]:
         nonlocal now

@@ -24,12 +24,6 @@ CONNECTION = parse_connection({"kafka.bootstrap.servers": "broker1:9092"})
 
 
 @pytest.fixture
-def client() -> EnsembleClient:
-    """A client of an empty ensemble."""
-    return EnsembleClient()
-
-
-@pytest.fixture
 def offsets(client: EnsembleClient) -> GroupOffsets:
     """The group's offsets, only in ZooKeeper."""
     return GroupOffsets(CONNECTION, "broker1:9092", "g", ("zookeeper",), client)
@@ -97,37 +91,48 @@ class KafkaStore:
         self.commits.append(offsets)
 
 
-def test_begin_in_kafka(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+OpenOffsets = Callable[..., GroupOffsets]
+
+
+@pytest.fixture
+def open_offsets(monkeypatch: pytest.MonkeyPatch) -> OpenOffsets:
+    """Opens the group's offsets with a store in Kafka: ``open_offsets(kafka, stores, client)``."""
+
+    def make(kafka: KafkaStore, stores: Any = ("kafka",), client: Any = None) -> GroupOffsets:
+        monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
+        return GroupOffsets(CONNECTION, "broker1:9092", "g", stores, client)
+
+    return make
+
+
+def test_begin_in_kafka(client: EnsembleClient, open_offsets: OpenOffsets) -> None:
     """Starts in Kafka leave out partitions of JVM consumers, and, in a further attempt, others' offsets."""
     client.put("/consumers/g/owners/t/0", b"g_jvm-0")
     kafka = KafkaStore()
-    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
-    begun = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), client).begin({T0: 9, T1: 7})
+    begun = open_offsets(kafka, ("kafka",), client).begin({T0: 9, T1: 7})
     assert {tp: stored.offset for tp, stored in begun.items()} == kafka.offsets == {T1: 7}
     kafka.unanswered = lambda: kafka.offsets.update({T0: 200})
-    begun = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), None).begin({T0: 9})
+    begun = open_offsets(kafka).begin({T0: 9})
     assert {tp: stored.offset for tp, stored in begun.items()} == {T0: 200}
 
 
-def test_equal_offset_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_offset_in_kafka(open_offsets: OpenOffsets) -> None:
     """An equal offset in Kafka is committed again, since brokers forget old ones. A higher one is kept."""
     kafka = KafkaStore(p0=7, p1=8)
-    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
-    done = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), None).commit({T0: 7, T1: 7})
+    done = open_offsets(kafka).commit({T0: 7, T1: 7})
     assert (done.written, done.kept, kafka.commits) == ({T0: 7}, {T1: 8}, [{T0: 7}])
 
 
-def test_further_attempt_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_attempt_in_kafka(open_offsets: OpenOffsets) -> None:
     """Without an answer, a further attempt leaves out what another member has committed meanwhile."""
     kafka = KafkaStore()
-    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
     kafka.unanswered = lambda: kafka.offsets.update({T0: 200})
-    done = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), None).commit({T0: 100, T1: 100})
+    done = open_offsets(kafka).commit({T0: 100, T1: 100})
     assert kafka.offsets == {T0: 200, T1: 100}
     assert (done.written, done.kept) == ({T1: 100}, {T0: 200})
 
 
-def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_stores(client: EnsembleClient, open_offsets: OpenOffsets) -> None:
     """The larger offset of two stores counts, except ZooKeeper's offset of a deleted topic, which is neither read nor
     copied.
 
@@ -138,8 +143,7 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
     for number in (1, 2, 4):
         client.put(f"/brokers/topics/t/partitions/{number}/state", b"{}")
     kafka = KafkaStore(p0=9, p1=20, p3=7, p4=8)
-    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
-    offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)
+    offsets = open_offsets(kafka, ("kafka", "zookeeper"), client)
     parts = [TopicPartition("t", number) for number in range(5)]
     found = offsets.committed(parts)
     assert [found[tp].offset for tp in parts] == [9, 20, 100, 7, 8]
@@ -152,27 +156,26 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
     assert client.ensemble.nodes[PATH_0].data == b"9"
 
 
-def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_higher_offset_in_one_store(client: EnsembleClient, open_offsets: OpenOffsets) -> None:
     """An offset that another client has set ahead in one store is reported, although the other store was written."""
-    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50, p1=5))
     for stores in ("kafka", "zookeeper"), ("zookeeper", "kafka"):
         client.put(PATH_0, b"3")
-        done = GroupOffsets(CONNECTION, "broker1:9092", "g", stores, client).commit({T0: 7, T1: 7})  # type: ignore[arg-type]
+        done = open_offsets(KafkaStore(p0=50, p1=5), stores, client).commit({T0: 7, T1: 7})
         assert (done.written, done.kept) == ({T1: 7}, {T0: 50})
 
 
-def test_partition_lost_between_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_lost_between_two_stores(
+    client: EnsembleClient, open_offsets: OpenOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A partition that is lost after the commit to the first store is only lost."""
-    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p1=50))
     monkeypatch.setattr(group_offsets, "commit_offsets", lambda *given, **named: CommitResult(lost={T0, T1}))
-    done = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client).commit({T0: 7, T1: 7})
+    done = open_offsets(KafkaStore(p1=50), ("kafka", "zookeeper"), client).commit({T0: 7, T1: 7})
     assert done == CommitResult(lost={T0, T1})
 
 
-def test_commit_over_an_offset_of_a_deleted_topic(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_over_an_offset_of_a_deleted_topic(client: EnsembleClient, open_offsets: OpenOffsets) -> None:
     """With two stores, ZooKeeper's offset of a deleted topic does not prevent a commit, nor hide what it wrote."""
-    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50))
-    offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)  # type: ignore[arg-type]
+    offsets = open_offsets(KafkaStore(p0=50), ("kafka", "zookeeper"), client)
     client.put(PATH_0, b"1000")
     client.put("/brokers/topics/t/partitions/0/state", b"{}")
     assert offsets.committed([T0])[T0].offset == 50
@@ -199,9 +202,6 @@ def test_lost_partitions() -> None:
         require_none_lost(CommitResult(written={T0: 1}, lost=frozenset({T1})), "g")
 
 
-T0, T1 = (TopicPartition("t", n) for n in range(2))
-
-
 class Group:
     """A member and its group's stored offsets; `refusals` has the offsets that others commit before each refusal."""
 
@@ -214,21 +214,18 @@ class Group:
         self.is_member = True
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the stored offsets."""
         return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
 
     def commit(
         self, starts: Mapping[TopicPartition, int], incarnation: int, *, of_group: bool
     ) -> Collection[TopicPartition]:
-        """Record the starts, and commit them."""
         self.begun.append(dict(starts))
         if self.refusals:
             self.offsets |= self.refusals.pop(0)
             raise GroupContended("GROUP_REBALANCES", "the group rebalances")
         return () if self.is_member else starts.keys()
 
-    def wait(self, timeout_s: float) -> None:
-        """Do not wait."""
+    def wait(self, timeout_s: float) -> None: ...
 
 
 def offsets_of(group: Any) -> KafkaMemberOffsets:

@@ -50,9 +50,8 @@ def test_ids() -> None:
 
 
 @pytest.fixture
-def client() -> EnsembleClient:
+def client(client: EnsembleClient) -> EnsembleClient:
     """A client of an ensemble with the group."""
-    client = EnsembleClient()
     client.put("/consumers/g")
     return client
 
@@ -112,12 +111,14 @@ def test_registered_session() -> None:
     session, owner = RegisteredSession(), ClaimOwner("g_c", 1)
     session.register(owner, session.losses)
     session.note_state("SUSPENDED")
-    assert (session.is_suspended, session.owner) == (True, owner)
+    assert session.is_suspended
+    assert session.owner == owner
     session.require(owner)
     before = session.losses
     session.note_state("LOST")
     session.note_state("CONNECTED")
-    assert (session.is_suspended, session.owner) == (False, None)
+    assert not session.is_suspended
+    assert session.owner is None
     with pytest.raises(ZooKeeperError, match="NO_SESSION"):
         session.require(owner)
     session.register(ClaimOwner("g_c", 2), before)

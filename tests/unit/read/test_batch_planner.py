@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,10 @@ def test_empty_ranges() -> None:
 def test_brokers_of_a_split(given: dict[str, str], endpoints: tuple[str, ...]) -> None:
     """A split has what a task needs: the leader and its epoch, the topic's identity, and the nearest brokers first."""
     (split,) = task_splits(ranges(5), options(**given), CLUSTER)
-    assert (split.leader, split.leader_epoch, split.isr, split.czxid) == (1, 5, (1, 2), 77)
+    assert split.leader == 1
+    assert split.leader_epoch == 5
+    assert split.isr == (1, 2)
+    assert split.czxid == 77
     assert split.endpoints == endpoints
 
 
@@ -115,14 +119,37 @@ def test_pickle() -> None:
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-class Group:
-    """Brokers with a log [10, 100), and a group's offsets: 42, written by transaction 40."""
+class Logs:
+    """Brokers with logs [10, 100), where a record at offset n has the timestamp n, and a group's offset 42.
+
+    No record is in a transaction. Transaction 40 wrote the group's offset.
+    """
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        return {tp: 10 if position == EARLIEST else 100 for tp, position in wanted.items()}
+        return {tp: self._offset(position) for tp, position in wanted.items()}
+
+    def _offset(self, position: Position) -> int:
+        if isinstance(position, AtTimestamp):
+            return max(10, position.timestamp_ms) if position.timestamp_ms < 100 else -1
+        return {EARLIEST: 10, LATEST: 100}[position]
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         return {tp: StoredOffset(42, mzxid=40) for tp in partitions}
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Any], None]:
+    """Has `plan_batch` read this cluster, and ask these brokers, which also store the group's offsets."""
+
+    def patch(cluster: Any, brokers: Any) -> None:
+        monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(cluster))
+        monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(brokers))
+        monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(brokers))
+
+    return patch
 
 
 @dataclass
@@ -136,18 +163,14 @@ class OneTopic:
         return ClusterSnapshot({1: broker(1, "a")}, {"t": Topic("t", {0: (1,)}, czxid=self.czxid)}, {T[0]: state})
 
 
-def test_offsets_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_of_a_deleted_topic(connect: Callable[[Any, Any], None]) -> None:
     """A group's offset older than the topic is data loss, or with failOnDataLoss=false the topic's beginning."""
 
     def start(czxid: int, **given: str) -> int:
-        monkeypatch.setattr(
-            "pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(OneTopic(czxid))
-        )
+        connect(OneTopic(czxid), Logs())
         (split,) = plan_batch(options(**{"startingOffsets": "committed", "group.id": "g", **given})).splits
         return split.start
 
-    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(Group()))
-    monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(Group()))
     assert start(czxid=30) == 42
     with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* t-0 at 42 are older than the topic"):
         start(czxid=50)
@@ -177,11 +200,9 @@ class Cluster:
 
 
 @pytest.fixture
-def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def plan(connect: Callable[[Any, Any], None]) -> Callable[..., list[str]]:
     """Plans a read of that cluster, and returns the partitions of its splits."""
-    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(Cluster()))
-    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(Cluster()))
-    monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(Cluster()))
+    connect(Cluster(), Cluster())
 
     def partitions(**given: str) -> list[str]:
         found = plan_batch(parse_read({"zookeeper.connect": "zk1:2181", **given}))
@@ -206,14 +227,13 @@ def test_missing_topics(plan: Callable[..., list[str]], given: dict[str, str], s
         plan(**given)
 
 
-def test_a_broker_that_has_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_has_just_started(connect: Callable[[Any, Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that a broker does not know is requested again, up to the number of retries in the options."""
     answers = iter([ClusterSnapshot({}), Cluster().snapshot(), ClusterSnapshot({}), ClusterSnapshot({})])
     starting = KafkaAdmin("broker1:9092", {})
     monkeypatch.setattr(starting, "snapshot", lambda topics: next(answers))
     monkeypatch.setattr(starting, "topic_names", lambda: ["orders"])
-    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(starting))
-    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(Cluster()))
+    connect(starting, Cluster())
     pauses: list[float] = []
     read = parse_read({"kafka.bootstrap.servers": "broker1:9092", "subscribe": "orders", "fetchOffset.numRetries": "1"})
     assert len(plan_batch(read, sleep=pauses.append).splits) == 1
@@ -274,23 +294,6 @@ def test_group_without_offsets(plan: Callable[..., list[str]]) -> None:
         plan(**given)
     assert plan(**given, **{"auto.offset.reset": "earliest"}) == ["audit-0", "orders-0"]
     assert plan(**given, **{"auto.offset.reset": "latest"}) == []
-
-
-class Logs:
-    """Logs [10, 100); a record at offset n has the timestamp n."""
-
-    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        """Return the offset of each position."""
-        return {tp: self._offset(position) for tp, position in wanted.items()}
-
-    def _offset(self, position: Position) -> int:
-        if isinstance(position, AtTimestamp):
-            return max(10, position.timestamp_ms) if position.timestamp_ms < 100 else -1
-        return {EARLIEST: 10, LATEST: 100}[position]
-
-    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        """Return nothing: no record is in a transaction."""
-        return {}
 
 
 def cluster(leader_of_1: int) -> ClusterSnapshot:

@@ -125,7 +125,7 @@ def test_a_connection_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     assert state.snapshot().topics.keys() == {"t", "u"}
 
 
-def test_a_refusal() -> None:
+def test_a_permanent_error_is_raised() -> None:
     """An error that is not retriable is raised, even if there is a snapshot."""
     state = State(ZooKeeper(cluster("t"), ZooKeeperRefused("ZOOKEEPER_REFUSED", "no")))
     state.snapshot()

@@ -171,8 +171,7 @@ class Driver:
     def splits(self, end: dict[str, int]) -> tuple[tuple[Split, ...], str]:
         return (), "broker1:9092"
 
-    def commit(self) -> None:
-        """Do nothing."""
+    def commit(self) -> None: ...
 
 
 Call = int | tuple[int, int]

@@ -13,7 +13,7 @@ from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import Poll
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.protocol import Unsupported
-from tests.support.split_logs import Clock
+from tests.support.clock import Clock
 
 TP = TopicPartition("t", 0)
 PATIENT = ReadPolicy()

@@ -41,6 +41,12 @@ def planned(found: StreamDriver, start: dict[str, Any], *, limited: bool = True)
     return [(split.partition.partition, split.start, split.until) for split in splits]
 
 
+def first_batch(session: Session, **options: str) -> tuple[StreamDriver, dict[str, Any]]:
+    """Plan the first micro-batch of a new query, and return the driver and the end."""
+    found = driver(session, **options)
+    return found, found.latest(found.initial(), limited=True)
+
+
 def test_nothing_is_opened_before_it_is_needed(session: Session) -> None:
     """The first call opens the session once, and closing ends it."""
     found = driver(session)
@@ -48,7 +54,8 @@ def test_nothing_is_opened_before_it_is_needed(session: Session) -> None:
     found.initial()
     found.latest(found.initial(), limited=True)
     found.close()
-    assert (session.opened, session.closed) == (1, 1)
+    assert session.opened == 1
+    assert session.closed == 1
 
 
 @pytest.mark.parametrize(("given", "start"), [("earliest", 10), ("latest", 100), ('{"t": {"0": 50, "1": 50}}', 50)])
@@ -84,8 +91,7 @@ def test_servers_of_a_micro_batch(session: Session) -> None:
 
 def test_repeated_micro_batch(session: Session) -> None:
     """A run that repeats another run's last micro-batch plans the same splits, without requests for ends of logs."""
-    first = driver(session)
-    end = first.latest(first.initial(), limited=True)
+    first, end = first_batch(session)
     session.logs = {T0: 500, T1: 500}
     again = driver(session)
     assert again.splits(end) == first.splits(end)
@@ -96,8 +102,7 @@ def test_repeated_micro_batch(session: Session) -> None:
 def test_order_of_splits(session: Session) -> None:
     """A repeated micro-batch has its splits in the same order, whichever leaders are alive."""
     session.logs[T2] = 30
-    found = driver(session, maxRecordsPerPartition="40")
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, maxRecordsPerPartition="40")
     before = [split[:3] for split in found.splits(end)[0]]
     session.offline = {T0}
     assert [split[:3] for split in found.splits(end)[0]] == before
@@ -207,8 +212,7 @@ def test_added_topic_without_a_leader(session: Session) -> None:
 def test_group_that_is_left_by_a_query_that_saw_a_topic_grow() -> None:
     """Without its group, a query reads partitions that other members have read, from the first record that is left."""
     session = Session(Member(T0, T1))
-    found = driver(session)
-    start = found.latest(found.initial(), limited=True)
+    found, start = first_batch(session)
     session.logs |= {T2: 30, TopicPartition("t", 3): 30}
     session.member.claims[T2] = Claim("c-0", 2)
     session.firsts[T2] = 0
@@ -249,8 +253,7 @@ def test_group_that_is_left(options: dict[str, str], start: int) -> None:
     """Without membership, a query reads other members' partitions from their beginning, or from the group's offset."""
     session = Session(Member(T0))
     session.stored = {T1: StoredOffset(60)}
-    found = driver(session, startingOffsets="latest")
-    end = found.latest(found.initial(), limited=True)
+    _, end = first_batch(session, startingOffsets="latest")
     session.member = None
     assert planned(driver(session, startingOffsets="latest", **options), end) == [(1, start, 100)]
 
@@ -266,8 +269,7 @@ def test_offset_of_a_group_that_is_left(mzxid: int | None, commits: bool) -> Non
     session = Session(member)
     session.logs = {T0: 20}
     session.stored[T0] = StoredOffset(10, mzxid=mzxid)
-    joined = driver(session, startingOffsets="committed")
-    end = joined.latest(joined.initial(), limited=True)
+    _, end = first_batch(session, startingOffsets="committed")
     if commits:
         session.stored[T0] = StoredOffset(20, mzxid=None if mzxid is None else mzxid + 5)
     alone = Session()
@@ -330,8 +332,7 @@ def test_data_loss(
     """Data loss ends the query, or is logged if the options say so."""
     for fails in ("true", "false"):
         session.logs, session.czxid = {T0: 100, T1: 100}, 7
-        found = driver(session, failOnDataLoss=fails)
-        end = found.latest(found.initial(), limited=True)
+        found, end = first_batch(session, failOnDataLoss=fails)
         change(session)
         if fails == "true":
             with pytest.raises(DataLoss, match=condition):
@@ -342,22 +343,13 @@ def test_data_loss(
             assert text in caplog.text
 
 
-def test_topic_created_again(session: Session) -> None:
-    """With failOnDataLoss=false, a topic that was created again is read from its beginning."""
-    found = driver(session, failOnDataLoss="false")
-    end = found.latest(found.initial(), limited=True)
-    session.logs, session.czxid = {T0: 30}, 8
-    assert planned(found, end) == [(0, 10, 30)]
-
-
 def test_topic_created_again_while_it_is_planned(session: Session) -> None:
     """If a topic is created again during planning, its new log is read from the beginning."""
 
     def create_again() -> None:
         session.logs, session.czxid = {T0: 150, T1: 150}, 99
 
-    found = driver(session, failOnDataLoss="false")
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, failOnDataLoss="false")
     session.while_asking = create_again
     assert planned(found, end) == [(0, 10, 150), (1, 10, 150)]
 
@@ -385,7 +377,7 @@ def test_brokers_that_disagree_on_a_topic(session: Session, caplog: pytest.LogCa
 def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """A partition of a planned micro-batch that no longer exists is data loss, or left out."""
     session.logs[U0] = 100
-    end = driver(session, subscribe="t,u").latest(driver(session, subscribe="t,u").initial(), limited=True)
+    _, end = first_batch(session, subscribe="t,u")
     del session.logs[U0]
     with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*u-0 of the micro-batch no longer exist"):
         driver(session, subscribe="t,u").splits(end)
@@ -396,7 +388,7 @@ def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: 
 
 def test_partition_of_a_topic_without_ids_is_gone(session: Session) -> None:
     """If the checkpoint has no id of the topic, a missing partition may belong to an earlier topic: it is data loss."""
-    end = driver(session).latest(driver(session).initial(), limited=True)
+    _, end = first_batch(session)
     del end["topics"]["t"]["czxid"], session.logs[T1]
     with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*t-1 of the micro-batch no longer exist"):
         driver(session).splits(end)
@@ -404,7 +396,7 @@ def test_partition_of_a_topic_without_ids_is_gone(session: Session) -> None:
 
 def test_server_that_does_not_know_a_planned_partition_yet(session: Session) -> None:
     """If metadata lack a planned partition, they are requested again. It is no loss: topics never lose partitions."""
-    end = driver(session).latest(driver(session).initial(), limited=True)
+    _, end = first_batch(session)
     del session.logs[T1]
     with pytest.raises(BrokersUnavailable, match="t-1 of the micro-batch are missing in the metadata"):
         driver(session, failOnDataLoss="false").splits(end)
@@ -415,7 +407,7 @@ def test_server_that_does_not_know_a_planned_partition_yet(session: Session) -> 
 
 def test_accepted_loss_on_a_quiet_topic(session: Session) -> None:
     """A loss that was accepted is recorded by a micro-batch without records, and is not reported again after a restart."""
-    end = driver(session).latest(driver(session).initial(), limited=True)
+    _, end = first_batch(session)
     session.firsts, session.logs = {T0: 120}, {T0: 120, T1: 100}
     with pytest.raises(DataLoss, match="OFFSET_OUT_OF_RANGE"):
         driver(session).latest(end, limited=True)
@@ -432,8 +424,7 @@ def test_accepted_loss_of_an_empty_topic(member: Member | None) -> None:
     """The loss of a topic that was created again, and is still empty, is recorded like any other."""
     session = Session(member)
     session.logs = {T0: 10}
-    first = driver(session)
-    start = first.latest(first.initial(), limited=True)
+    _, start = first_batch(session)
     session.czxid = 99
     with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
         driver(session).latest(start, limited=True)
@@ -475,8 +466,7 @@ def test_query_that_leaves_and_joins_its_group_by_turns() -> None:
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_topic_created_again_after_the_plan(session: Session, fails: str) -> None:
     """A planned micro-batch reads nothing of a topic created again. The next one reads the new topic from its beginning."""
-    found = driver(session, failOnDataLoss=fails)
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, failOnDataLoss=fails)
     session.logs, session.czxid = {T0: 150, T1: 150}, 99
     if fails == "true":
         with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0, t-1 of the micro-batch"):
@@ -489,7 +479,7 @@ def test_topic_created_again_after_the_plan(session: Session, fails: str) -> Non
 def test_planned_topics_are_confirmed(session: Session) -> None:
     """A repeated micro-batch confirms that its topics exist, since a starting broker knows none."""
     session.logs = {T0: 100, U0: 100}
-    end = driver(session, subscribe="t,u").latest(driver(session, subscribe="t,u").initial(), limited=True)
+    _, end = first_batch(session, subscribe="t,u")
     session.unsubscribed, session.expected = {"u"}, set()
     driver(session).splits(end)
     assert session.expected == {"t"}
@@ -526,8 +516,7 @@ def test_member_reads_what_it_owns() -> None:
 def test_topic_deleted_before_a_restart() -> None:
     """A deleted topic fails a member and its next run. With failOnDataLoss=false the next run continues."""
     session = Session(Member(T0))
-    first = driver(session)
-    end = first.latest(first.initial(), limited=True)
+    first, end = first_batch(session)
     session.logs.clear()
     for run in first, driver(session):
         with pytest.raises(DataLoss, match="PARTITIONS_GONE"):
@@ -539,8 +528,7 @@ def test_topic_deleted_before_a_restart() -> None:
 def test_topic_created_again_that_the_group_follows(fails: str) -> None:
     """A member with the checkpoint of a deleted topic continues at the group's offset in the new one, and keeps it."""
     session = Session(Member(T0))
-    first = driver(session)
-    end = first.latest(first.initial(), limited=True)
+    _, end = first_batch(session)
     session.czxid, session.logs = 50, {T0: 80, T1: 80}
     session.stored = {T0: StoredOffset(70, 60)}
     found = driver(session, failOnDataLoss=fails)
@@ -552,8 +540,7 @@ def test_topic_created_again_that_the_group_follows(fails: str) -> None:
 def test_topic_created_again_that_the_group_has_not_read() -> None:
     """A group's own commit to a deleted topic does not count for the topic created again, which is data loss."""
     session = Session(Member(T0))
-    first = driver(session)
-    end = first.latest(first.initial(), limited=True)
+    first, end = first_batch(session)
     first.latest(end, limited=True)
     session.czxid, session.logs = 50, {T0: 120, T1: 80}
     with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
@@ -564,8 +551,7 @@ def test_topic_created_again_that_the_group_has_not_read() -> None:
 def test_topic_that_is_missed_for_a_moment() -> None:
     """A topic that is missing for a moment continues at its position."""
     session = Session(Member(T0))
-    found = driver(session, failOnDataLoss="false")
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, failOnDataLoss="false")
     logs, session.logs = session.logs, {}
     assert found.latest(end, limited=True) == end
     session.logs = {**logs, T0: 120}
@@ -589,8 +575,7 @@ def test_topic_created_again_before_its_first_record() -> None:
 def test_newly_assigned_topic_created_again_between_two_snapshots(fails: str) -> None:
     """A topic not in any micro-batch yet is compared with its identity at the assignment."""
     session = Session(member := Member(T0))
-    found = driver(session, subscribe="t,u", missingTopics="wait", failOnDataLoss=fails)
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, subscribe="t,u", missingTopics="wait", failOnDataLoss=fails)
     session.logs[U0], session.stored = 100, {U0: StoredOffset(100, 8)}
     member.claims[U0] = Claim("c-0", 9)
     assert found.latest(end, limited=True) == end
@@ -605,8 +590,7 @@ def test_newly_assigned_topic_created_again_between_two_snapshots(fails: str) ->
 def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
     """A topic deleted before its first record was read leaves no position for a later topic of the same name."""
     session = Session(member := Member(T0))
-    found = driver(session, subscribe="t,u", missingTopics="wait")
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, subscribe="t,u", missingTopics="wait")
     session.logs[U0], session.stored = 10, {U0: StoredOffset(10, 8)}
     member.claims[U0] = Claim("c-0", 9)
     assert found.latest(end, limited=True) == end
@@ -621,8 +605,7 @@ def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
 def test_repeated_micro_batch_before_the_group_settles() -> None:
     """After a repeated micro-batch, a member does not keep its partitions while it waits for the group to settle."""
     session = Session(Member(T0))
-    found = driver(session)
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session)
     session = Session(member := Member(T0))
     found, read = driver(session), []
     found.splits(end)
@@ -674,8 +657,7 @@ def test_fixed_ends_of_empty_logs() -> None:
 def test_fixed_ends_and_a_truncated_log(is_silent: bool) -> None:
     """A log that was truncated to nothing is a loss, and never counts as read while its leader is silent."""
     session = Session(Member(T0))
-    first = driver(session)
-    end = first.latest(first.initial(), limited=True)
+    first, end = first_batch(session)
     first.latest(end, limited=True)
     session.logs = {T0: 10}
     found = driver(session)
@@ -701,37 +683,35 @@ def test_fixed_ends_and_a_silent_partition_added_later() -> None:
     assert session.now < 20
 
 
-def test_fixed_ends_and_a_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_ends_and_a_topic_created_again() -> None:
     """The loss of a topic that was created again is reported although the group's offsets cannot be read at first."""
     session = Session(Member(T0, T1))
-    first = driver(session)
-    end = first.latest(first.initial(), limited=True)
+    first, end = first_batch(session)
     first.latest(end, limited=True)
     session.logs, session.czxid = {T0: 10, T1: 10}, 50
     found = driver(session)
     found.fix_bounds()
-    committed = session.committed
+    failures = [UNREACHABLE]
 
-    def fail_once(*given: Any, **options: Any) -> Any:
-        monkeypatch.setattr(session, "committed", committed)
-        raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer")
+    def fail_once() -> None:
+        if failures:
+            raise failures.pop()
 
-    monkeypatch.setattr(session, "committed", fail_once)
+    session.while_reading_offsets = fail_once
     with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
         found.latest(end, limited=True)
 
 
-def test_fixed_ends_and_an_unreadable_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_ends_and_an_unreadable_group() -> None:
     """A query waits for the other members, also if the group's offsets cannot be read now and then."""
     session, succeeds = with_another()
-    committed, calls = session.committed, iter(range(1_000))
+    calls = iter(range(1_000))
 
-    def fail_at_times(partitions: Any, **how: Any) -> Any:
+    def fail_at_times() -> None:
         if session.now > 1 and next(calls) % 3 == 2:
-            raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer")
-        return committed(partitions, **how)
+            raise UNREACHABLE
 
-    monkeypatch.setattr(session, "committed", fail_at_times)
+    session.while_reading_offsets = fail_at_times
     session.while_waiting = lambda: session.stored.update({T1: StoredOffset(10 + int(session.now))})
     assert succeeds()
     assert session.stored[T1] == StoredOffset(100)
@@ -834,8 +814,7 @@ def test_member_that_gains_and_loses_partitions() -> None:
     """A revoked partition is no longer read, and a newly assigned one is read from the group's offset."""
     session = Session(member := Member(T0))
     session.stored = {T1: StoredOffset(60)}
-    found = driver(session)
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session)
     member.claims = {T1: Claim("c-0", 9)}
     session.logs = {T0: 200, T1: 100}
     assert planned(found, end) == [(1, 60, 100)]
@@ -881,15 +860,14 @@ def test_two_stores_of_offsets() -> None:
     """Offsets of newly assigned partitions are copied to the lagging store, at the start and later."""
     member = Member(T0)
     session = Session(member)
-    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
     assert session.leveled == [T0]
     member.claims[T1] = Claim("c-0", 1)
     found.latest(end, limited=True)
     assert session.leveled == [T0, T1]
 
 
-def test_left_offset_that_cannot_be_lowered_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_left_offset_that_cannot_be_lowered_yet() -> None:
     """The offset that a query has left in one of two stores is not copied to the other before it is lowered."""
     session = Session(Member(T0))
     session.stored = {T0: StoredOffset(50, 7)}
@@ -897,14 +875,10 @@ def test_left_offset_that_cannot_be_lowered_yet(monkeypatch: pytest.MonkeyPatch)
     known = driver(session, **both).initial()
     known["stores"] = ["kafka"]
     known["topics"]["t"] |= {"partitions": {"0": [20, 30, 20]}, "left": {"zookeeper": {"0": [50, 7, 60]}}}
-
-    def refuse(*given: object) -> None:
-        raise ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "no answer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(session, "commit", refuse)
-        found = driver(session, **both)
-        end = found.latest(known, limited=True)
+    session.commit_error = ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "no answer")
+    found = driver(session, **both)
+    end = found.latest(known, limited=True)
+    session.commit_error = None
     assert positions(end, "t") == {"0": 100}
     assert session.leveled == []
     assert end["topics"]["t"]["left"] == known["topics"]["t"]["left"]
@@ -915,8 +889,7 @@ def test_left_offset_that_cannot_be_lowered_yet(monkeypatch: pytest.MonkeyPatch)
 def test_offsets_that_brokers_forget() -> None:
     """Offsets in Kafka are committed again every ten minutes, although they have not changed."""
     session = Session(Member(T0))
-    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "false"})
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "false"})
     found.latest(end, limited=True)
     assert session.stored == {T0: StoredOffset(100)}
     session.stored = {}
@@ -931,8 +904,7 @@ def test_offsets_that_brokers_forget() -> None:
 def test_offsets_that_one_of_two_stores_forgets() -> None:
     """With two stores, offsets are copied every ten minutes to a store that lacks them."""
     session = Session(Member(T0))
-    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
     session.now += 590
     found.latest(end, limited=True)
     assert session.leveled == [T0]
@@ -983,8 +955,7 @@ def test_start_in_a_topic_that_appears(form: str, subscription: dict[str, str]) 
     given, start = AWAITED[form]
     for member in None, Member(T0, T1):
         session = Session(member)
-        found = driver(session, missingTopics="wait", **{**subscription, "startingOffsets": "", option: given})
-        end = found.latest(found.initial(), limited=True)
+        found, end = first_batch(session, missingTopics="wait", **{**subscription, "startingOffsets": "", option: given})
         assert positions(end, "t") == {"0": 100, "1": 100}
         session.logs[U0] = 50
         if member is not None:
@@ -1066,8 +1037,7 @@ def test_topic_that_is_no_longer_subscribed(
 ) -> None:
     """A topic removed from the subscription is no data loss, and continues at its position when subscribed again."""
     session.logs[U0] = 50
-    first = driver(session, subscribe="t,u")
-    end = first.latest(first.initial(), limited=True)
+    _, end = first_batch(session, subscribe="t,u")
     session.unsubscribed, session.logs = {"u"}, {T0: 120, T1: 100, U0: 70}
     without = driver(session, **later)
     assert [split.partition for split in without.splits(end)[0]] == [T0, U0, T1]
@@ -1087,8 +1057,7 @@ def test_partition_that_comes_back(stored: int, level: str, caplog: pytest.LogCa
     """A group's offset ahead of the query's is another member's progress; one before it is a reset."""
     session = Session(member := Member(T0))
     session.logs = {T0: 65}
-    found = driver(session)
-    end = found.latest(found.initial(), limited=True)
+    found, end = first_batch(session)
     member.claims = {}
     found.latest(end, limited=True)
     session.logs, session.stored, member.claims = {T0: 80}, {T0: StoredOffset(stored)}, {T0: Claim("c-0", 9)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,52 +16,38 @@ from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.read.stream_driver import commit_positions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_session import StreamWarnings
+from tests.support import planned_stream
+from tests.support.planned_stream import T0, T1, Member
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-STATE = StreamState({T0: PartitionProgress(5, claim=1), T1: PartitionProgress(7, StoredOffset(9), resets=True, claim=1)})
-CLAIMS = dict.fromkeys((T0, T1), Claim("g_a-0", 1))
-OWNER = ClaimOwner("g_a", 1)
-
-
-@dataclass
-class Member:
-    """A member that owns partitions, in a session."""
-
-    owner: ClaimOwner | None = OWNER
-    claims: Mapping[TopicPartition, Claim] = field(default_factory=lambda: CLAIMS)
-    rebalances: int = 0
-    consumer = "g_a"
-
-    def owned(self) -> Mapping[TopicPartition, Claim]:
-        """Return the claims."""
-        return self.claims
-
-    def request_rebalance(self) -> None:
-        """Count requests for a rebalance."""
-        self.rebalances += 1
+OWNER = ClaimOwner("c", 1)
 
 
-@dataclass
-class Session:
-    """A session that is also the store of offsets; `answer` is the result of a commit."""
+class Session(planned_stream.Session):
+    """A session whose commits have an `answer`."""
 
-    answer: CommitResult | Exception
-    member: Member | None = None
-    asked: list[Any] = field(default_factory=list)
     stores = ("kafka",)
 
-    def group_offsets(self) -> Session:
-        """Return the store."""
-        return self
+    def __init__(self, answer: CommitResult | Exception, member: Member | None = None) -> None:
+        super().__init__(member)
+        self.answer = answer
+        self.asked: list[Any] = []
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
-    ) -> CommitResult:
-        """Return the answer, or raise it."""
+    def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: Any) -> CommitResult:
         self.asked.append((dict(offsets), owner, list(resets)))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+
+STATE = StreamState(
+    {T0: PartitionProgress(5, claim=0), T1: PartitionProgress(7, StoredOffset(9), resets=True, claim=1)},
+)
+
+
+@pytest.fixture
+def member() -> Member:
+    """A member that owns both partitions by the claims of the state."""
+    return Member(T0, T1)
 
 
 def commit(state: StreamState, session: Any) -> StreamState:
@@ -69,18 +55,22 @@ def commit(state: StreamState, session: Any) -> StreamState:
     return commit_positions(state, session, StreamWarnings(True, lambda: 0.0))
 
 
-def test_commit() -> None:
+def test_commit(member: Member) -> None:
     """The owner commits due positions, as resets if their log no longer exists. Afterwards no position is due."""
-    session = Session(CommitResult({T0: 5, T1: 7}, mzxids={T0: 70}), Member())
+    session = Session(CommitResult({T0: 5, T1: 7}, mzxids={T0: 70}), member)
     done = commit(STATE, session)
     assert session.asked == [({T0: 5, T1: 7}, OWNER, [T1])]
     assert done.due() == {}
     assert done.committed == {T0: StoredOffset(5, 70), T1: StoredOffset(7)}
 
 
-@pytest.mark.parametrize("member", [Member(owner=None), Member(claims={})])
-def test_member_without_partitions(member: Member) -> None:
+@pytest.mark.parametrize("has_session", [False, True])
+def test_member_without_partitions(member: Member, has_session: bool) -> None:
     """A member without a session, or without partitions, commits nothing."""
+    if has_session:
+        member.claims = {}
+    else:
+        member.owner = None
     session = Session(CommitResult(), member)
     assert commit(STATE, session) is STATE
     assert not session.asked
@@ -114,28 +104,28 @@ def test_refused_commit() -> None:
         commit(STATE, Session(ZooKeeperRefused("ZOOKEEPER_REFUSED", "an ACL denies it")))
 
 
-def test_lost_partitions() -> None:
+def test_lost_partitions(member: Member) -> None:
     """A member that no longer owns a partition checks its claims. The position stays due."""
-    member = Member()
     done = commit(STATE, Session(CommitResult({T0: 5}, lost=frozenset({T1})), member))
-    assert member.rebalances == 1
+    assert member.requests == 1
     assert done.due() == {T1: 7}
 
 
-@pytest.mark.parametrize("claims", [{T0: CLAIMS[T0]}, {**CLAIMS, T1: Claim("g_a-0", 2)}], ids=["lost", "gained again"])
-def test_partitions_of_another_claim(claims: Mapping[TopicPartition, Claim]) -> None:
+@pytest.mark.parametrize("claims", [{}, {T1: Claim("c-0", 2)}], ids=["lost", "gained again"])
+def test_partitions_of_another_claim(member: Member, claims: dict[TopicPartition, Claim]) -> None:
     """The position of a partition that was revoked, or revoked and assigned again, is not committed."""
-    member = Member(claims=claims)
+    member.claims = {T0: member.claims[T0], **claims}
     session = Session(CommitResult({T0: 5}), member)
     done = commit(STATE, session)
     assert session.asked == [({T0: 5}, OWNER, [])]
-    assert member.rebalances == 1
+    assert member.requests == 1
     assert done.due() == {T1: 7}
 
 
-def test_all_of_another_claim() -> None:
+def test_all_of_another_claim(member: Member) -> None:
     """If all claims have changed, no commit is requested."""
-    session = Session(CommitResult(), Member(claims={tp: Claim("g_a-0", 2) for tp in CLAIMS}))
+    member.claims = dict.fromkeys((T0, T1), Claim("c-0", 2))
+    session = Session(CommitResult(), member)
     assert commit(STATE, session) is STATE
     assert not session.asked
 

@@ -80,7 +80,7 @@ def test_causes_that_change(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == [f"Waiting for the leader of t-0, t-1: [NO_LEADER] cause {n} of t-0" for n in (0, 3)]
 
 
-def test_a_refusal() -> None:
+def test_a_permanent_error_ends_the_query() -> None:
     """An error that is not retriable ends the query."""
     with pytest.raises(ZooKeeperRefused):
         fetch(Leaders({A: 9, B: ZooKeeperRefused("REFUSED", "no")}))

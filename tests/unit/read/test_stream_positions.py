@@ -3,97 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader, OptionError
 from pyspark_zkafka.model.checkpoint import LeftOffset, PlannedRange, StreamOffset, TopicIdentity
-from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_positions import StreamStarts
-from pyspark_zkafka.retries import Retry
+from tests.support import planned_stream
+from tests.support.planned_stream import T0, T1, Member
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 REPLACED = StreamState(replaced={"t": TopicIdentity(czxid=50)})
 
 
-@dataclass
-class Session:
-    """A session that is also its brokers and its store of offsets; logs span [10, 100).
+class Session(planned_stream.Session):
+    """A session with logs that span [10, 100), of partitions that were created in transaction 50.
 
-    `members_since` is the transaction in which the group's member subscribed, or None without a member. Partitions were
-    created in transaction 50.
+    `members_since` is the transaction in which the group's member subscribed, or None without a member.
     """
 
-    stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
-    members_since: int | None = None
-    latest: int = 100
-    retry: Retry = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.retry = Retry(3, 1.0, self.elect)
-
-    def elect(self, seconds: float) -> None:
-        """Let a new leader learn the log's end."""
-        self.latest = 100
-
-    def group_offsets(self) -> Session:
-        """Return the store."""
-        return self
-
-    @property
-    def cluster(self) -> Session:
-        """The cluster."""
-        return self
-
-    @property
-    def brokers(self) -> Session:
-        """The brokers."""
-        return self
-
-    @property
-    def member(self) -> Session | None:
-        """The member, if there is one."""
-        return None if self.members_since is None else self
-
-    def snapshot(self) -> ClusterSnapshot:
-        """Return a cluster with one topic."""
-        states = {tp: PartitionState(1, 0, (1,), czxid=50) for tp in (T0, T1)}
-        return ClusterSnapshot({}, {"t": Topic("t", {0: (1,), 1: (1,)}, czxid=50)}, states)
+    def __init__(self, stored: dict[TopicPartition, StoredOffset] | None = None, members_since: int | None = None) -> None:
+        super().__init__(None if members_since is None else Member())
+        self.czxid = 50
+        self.stored = stored or {}
+        self._members_since = members_since
 
     def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions created after the member's subscription."""
-        return set(partitions) if self.members_since is not None and self.members_since < 50 else set()
-
-    def committed(
-        self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False, left: object = None
-    ) -> dict[TopicPartition, StoredOffset]:
-        """Return the stored offsets."""
-        return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
-
-    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
-        """Commit starts of partitions without an offset."""
-        self.stored = {**{tp: StoredOffset(offset, 1) for tp, offset in starts.items()}, **self.stored}
-        return self.committed(starts)
-
-    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float) -> dict[TopicPartition, int]:
-        """Return the offset of each position; a record at offset n has the timestamp n."""
-        return {tp: self._offset(position) for tp, position in wanted.items()}
-
-    def _offset(self, position: Position) -> int:
-        if isinstance(position, AtTimestamp):
-            return max(10, position.timestamp_ms) if position.timestamp_ms < 100 else -1
-        return 10 if position == EARLIEST else self.latest
-
-    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
-        """Return nothing: no record is in a transaction."""
-        return {}
+        return set(partitions) if self._members_since is not None and self._members_since < 50 else set()
 
 
 def starts(session: Any, **options: str) -> StreamStarts:
@@ -138,8 +79,7 @@ def test_partition_that_is_not_named() -> None:
 
     def initial(session: Session, **options: str) -> dict[TopicPartition, int]:
         found = starts(session, **{"group.id": "g", "startingOffsets": '{"t": {"0": 42}}', **options})
-        snapshot = replace(session.snapshot(), brokers={1: Broker(1, ())})
-        assigned = found.initial([T0, T1], snapshot).assigned
+        assigned = found.initial([T0, T1], session.snapshot()).assigned
         return {tp: progress.position for tp, progress in assigned.items()}
 
     with pytest.raises(OptionError, match=r"\[OFFSETS_DO_NOT_MATCH\] startingOffsets does not name t-1; name every"):
@@ -184,12 +124,6 @@ def test_position_outside_of_the_log() -> None:
     assert found == {T0: PartitionProgress(10, resets=True)}
 
 
-def test_low_end_of_a_new_leader() -> None:
-    """A new leader's first, too low end is no data loss for a restarted query or a newly assigned partition."""
-    assert find(Session(latest=90), checkpoint(PlannedRange(10, 95, 10))) == 95
-    assert find(Session({T0: StoredOffset(95, 60)}, latest=90), **{"group.id": "g"}) == 95
-
-
 def test_replaced_topic() -> None:
     """A topic that was created again is read from its beginning."""
     found = starts(Session()).find([T0], checkpoint(PlannedRange(10, 20)), REPLACED)
@@ -229,18 +163,16 @@ def test_partition_created_after_the_subscription(options: dict[str, str], since
     assert find(Session(members_since=since), **{"group.id": "g", **options}) == position
 
 
-def offline(*partitions: TopicPartition) -> ClusterSnapshot:
-    """Return the cluster with some partitions without a leader; broker 1 leads the others."""
-    found = Session().snapshot()
-    gone = {tp: PartitionState(-1, 3, (1,), czxid=50) for tp in partitions}
-    return ClusterSnapshot({1: Broker(1, ())}, found.topics, {**found.states, **gone})
-
-
 def test_start_without_a_leader() -> None:
     """A partition that starts at its end needs a leader, unless it is skipped or has an offset."""
+
+    def initial(session: Session, **options: str) -> list[TopicPartition]:
+        session.offline = {T1}
+        return list(starts(session, **options).initial([T0, T1], session.snapshot()).assigned)
+
     for options in {}, {"group.id": "g"}, {"startingOffsets": "latest-9"}, {"startingTimestamp": "1 s ago"}:
         with pytest.raises(NoLeader, match=r"No live leader for t-1 \(ISR 1\)"):
-            starts(Session(members_since=60 if "group.id" in options else None), **options).initial([T0, T1], offline(T1))
+            initial(Session(members_since=60 if "group.id" in options else None), **options)
     for session, options in (
         (Session(), {"startingOffsets": "earliest"}),
         (Session(), {"startingTimestamp": "30"}),
@@ -248,7 +180,7 @@ def test_start_without_a_leader() -> None:
         (Session({T1: StoredOffset(42, 60)}, members_since=60), {"group.id": "g"}),
         (Session(members_since=40), {"group.id": "g"}),
     ):
-        assert list(starts(session, **options).initial([T0, T1], offline(T1)).assigned) == [T0]
+        assert initial(session, **options) == [T0]
 
 
 def test_skipped_partition() -> None:
@@ -260,21 +192,23 @@ def test_skipped_partition() -> None:
 
 def test_first_member_decides() -> None:
     """The first member commits time-dependent starts, even of others' partitions, and later members adopt them."""
-    session: Any = Session(members_since=60)
+    session = Session(members_since=60)
     found = starts(session, **{"group.id": "g"})
-    initial = found.initial([T0], offline())
+    initial = found.initial([T0], session.snapshot())
     assert initial.uncommitted == {T0: 100, T1: 100}
     session.stored = {T0: StoredOffset(90, 1)}
     committed = found.commit_starts(initial)
-    assert (committed.assigned[T0].position, committed.uncommitted, session.stored[T1].offset) == (90, {}, 100)
+    assert committed.assigned[T0].position == 90
+    assert committed.uncommitted == {}
+    assert session.stored[T1].offset == 100
 
 
 @pytest.mark.parametrize("start", [{"startingOffsets": "latest-30"}, {"startingTimestamp": "2 s ago"}])
 def test_first_member_decides_a_relative_start(start: dict[str, str]) -> None:
     """A start relative to the current time is resolved once for the group: later members adopt the committed start."""
-    session: Any = Session(members_since=60)
+    session = Session(members_since=60)
     found = starts(session, **{"group.id": "g", **start})
-    initial = found.initial([T0], offline())
+    initial = found.initial([T0], session.snapshot())
     assert initial.uncommitted == dict.fromkeys((T0, T1), 70 if "startingOffsets" in start else 50)
     session.stored = {T0: StoredOffset(45, 1)}
     assert found.commit_starts(initial).assigned[T0].position == 45
@@ -285,9 +219,9 @@ def test_first_member_decides_a_relative_start(start: dict[str, str]) -> None:
 )
 def test_starts_that_need_no_decision(start: dict[str, str]) -> None:
     """Starts at an offset or at the beginning of the log are not committed, since all members find the same."""
-    session: Any = Session(members_since=60)
+    session = Session(members_since=60)
     found = starts(session, **{"group.id": "g", **start})
-    initial = found.initial([T0], offline())
+    initial = found.initial([T0], session.snapshot())
     assert not initial.uncommitted
     assert found.commit_starts(initial) is initial
     assert session.stored == {}

@@ -15,24 +15,15 @@ from pyspark_zkafka.group import membership
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.stream_session import StreamSession, StreamWarnings
+from tests.support.clock import Clock
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-class Clock:
-    """A clock that only sleeping advances."""
-
-    now = 0.0
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the clock."""
-        self.now += seconds
 
 
 def test_warnings_repeat_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """A subject is logged again only after a minute, whatever its text; another subject is logged at once."""
     clock = Clock()
-    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: clock.now)
+    reports = StreamWarnings(fail_on_data_loss=True, clock=clock)
     for clock.now, subject, text in ((0, "leader", "a"), (59, "leader", "b"), (61, "leader", "c"), (61, "broker", "d")):
         reports.warn(subject, text)
     assert [record.message for record in caplog.records] == ["a", "c", "d"]
@@ -41,7 +32,7 @@ def test_warnings_repeat_once_a_minute(caplog: pytest.LogCaptureFixture) -> None
 def test_partitions_of_warnings() -> None:
     """A warning names each partition once a minute."""
     clock = Clock()
-    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: clock.now)
+    reports = StreamWarnings(fail_on_data_loss=True, clock=clock)
     assert reports.due("offline", [T0]) == [T0]
     clock.now = 30
     assert reports.due("offline", [T0, T1]) == [T1]
@@ -55,7 +46,7 @@ def test_brokers_that_have_left_zookeeper(answers: list[bool], have_left: bool) 
     """Brokers have left ZooKeeper if none has registered for 30 seconds: the last one may have been restarting."""
     clock = Clock()
     group = {"zookeeper.connect": "z:2181", "subscribe": "t", "group.id": "g"}
-    session = StreamSession(parse_stream(group), lambda: clock.now, clock.sleep)
+    session = StreamSession(parse_stream(group), clock, clock.sleep)
     left = iter(answers)
     zookeeper: Any = SimpleNamespace(all_brokers_migrated=lambda: next(left, answers[-1]))
     assert session._have_brokers_left(zookeeper) == have_left

@@ -15,6 +15,7 @@ from pyspark_zkafka.model.records import RAW_HEADERS
 from pyspark_zkafka.records.consumer import Poll
 from pyspark_zkafka.records.message_consumer import MessageBatch, PartitionEvents
 from pyspark_zkafka.testing import MockCluster
+from tests.support.clock import Clock
 from tests.support.foreign_headers import write_header
 from tests.support.split_logs import OFFSETS, FakeMessage
 
@@ -31,18 +32,9 @@ UNKNOWN_EPOCH = (
 NOT_THERE = "fetch failed due to requested offset not available on the broker: Broker: Offset out of range (broker 1)"
 
 
-class Clock:
-    """A monotonic clock in seconds, set by tests."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture

@@ -55,5 +55,6 @@ def test_records_that_fail_beside_lines_of_the_log() -> None:
         sender.leaders("t", 10)
         sender.flush(10)
         sender.leaders("t", 10)
-        assert (sender.acknowledged, sender.queued) == (0, 0)
+        assert sender.acknowledged == 0
+        assert sender.queued == 0
         assert sender.failure is not None

@@ -20,17 +20,9 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.producer import CountingProducer, Failure, QueueLimits, Sender, producer_properties
 from pyspark_zkafka.wire.protocol import LoginRefused
+from tests.support.clock import Clock
 
 REFUSED = LoginRefused("b:1: Authentication failed")
-
-
-class Clock:
-    """A monotonic clock in seconds, set by tests."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class FakeSender:
@@ -122,7 +114,7 @@ def send(producer: CountingProducer, partition: int = 0) -> None:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 def test_the_protocol_has_no_constructor() -> None:

@@ -26,20 +26,12 @@ from pyspark_zkafka.records.transactions import (
     transactional_properties,
 )
 from pyspark_zkafka.wire.protocol import LoginRefused
+from tests.support.clock import Clock
 
 ID = "zkafka-q-0"
 REFUSED = LoginRefused("b:1: Authentication failed")
 WAITING = StepFailed(ErrorCode.REQUEST_TIMED_OUT, "not yet", is_retriable=True)
 FENCED = StepFailed(ErrorCode.PRODUCER_FENCED, is_fatal=True)
-
-
-class Clock:
-    """A monotonic clock in seconds, set by tests."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Client:
@@ -110,7 +102,7 @@ class Transactions:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 class Made:
@@ -179,7 +171,7 @@ def test_deadline(made: Made, clock: Clock, step: str) -> None:
     assert 120 <= clock.now - 100 < 125
 
 
-def test_refused(made: Made, clock: Clock) -> None:
+def test_refused_credentials_end_the_wait(made: Made, clock: Clock) -> None:
     """A refusal of the credentials ends the wait at once."""
     made.errors["init"] = [WAITING] * 500
     made.refusals.append(REFUSED)
@@ -189,7 +181,7 @@ def test_refused(made: Made, clock: Clock) -> None:
     assert not made.client.is_open
 
 
-def test_refused_in_a_commit(made: Made, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_credentials_end_a_commit(made: Made, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal of the credentials also ends the commit of an offset."""
     made.errors["commit_offset"] = [WAITING] * 500
     with made.open() as producer:
@@ -286,7 +278,8 @@ def test_properties(kafka: dict[str, str], expected: tuple[int, int, int]) -> No
     found = transactional_properties(connection, "b:1", ID)
     names = ("transaction.timeout.ms", "delivery.timeout.ms", "linger.ms")
     assert tuple(float(found[name]) for name in names) == expected
-    assert (found["transactional.id"], found["enable.idempotence"]) == ("zkafka-q-0", True)
+    assert found["transactional.id"] == "zkafka-q-0"
+    assert found["enable.idempotence"] is True
 
 
 # --- the brokers' limit
@@ -309,12 +302,14 @@ def require_within(monkeypatch: pytest.MonkeyPatch, timeout_ms: int, limits: lis
 
 
 @pytest.mark.parametrize(("timeout_ms", "allowed_ms"), [(900_000, 900_000), (1_000, 900_000), (2**31 - 1, None)])
-def test_allowed(monkeypatch: pytest.MonkeyPatch, timeout_ms: int, allowed_ms: int | None) -> None:
+def test_timeout_within_the_limit_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, timeout_ms: int, allowed_ms: int | None
+) -> None:
     """A time-out up to the brokers' limit is allowed, and any time-out if the limit is unknown."""
     require_within(monkeypatch, timeout_ms, [allowed_ms])
 
 
-def test_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_above_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out above the brokers' limit raises an option error with both numbers and names."""
     with pytest.raises(OptionError) as caught:
         require_within(monkeypatch, 900_001, [900_000])

@@ -18,7 +18,6 @@ from pyspark_zkafka.errors import BrokersUnavailable, LedgerError, OptionError
 from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.ledger import Entry, GroupJob, LedgerKey, QueryName, SinkIdentity
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.write.exactly_once import Writing, _SlotTask, identify, write_rows_once
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
@@ -31,22 +30,19 @@ CALL = "11112222333344445555666677778888"
 
 @dataclass
 class Context:
-    """The part of Spark's TaskContext that identifies a task."""
+    """The part of Spark's TaskContext that identifies a task: its slot, its job's properties, and earlier attempts."""
 
     slot: int = 3
     properties: dict[str, str] = field(default_factory=dict)
     attempt: int = 0
 
     def partitionId(self) -> int:  # noqa: N802
-        """Return the slot."""
         return self.slot
 
     def attemptNumber(self) -> int:  # noqa: N802
-        """Return how often Spark has tried the task before."""
         return self.attempt
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
-        """Return a property of the job."""
         return self.properties.get(name)
 
 
@@ -75,7 +71,8 @@ def test_stream() -> None:
 def test_write_in_foreach_batch(writer: str | None, name: str, is_named: bool) -> None:
     """A write in foreachBatch has its own name, by default its topic's, and records its call."""
     found = identified(of_query(), call=CALL, **({} if writer is None else {"writerName": writer}))
-    assert (str(found.name), found.query) == (f"zkafka-{QUERY}-{name}", QUERY)
+    assert str(found.name) == f"zkafka-{QUERY}-{name}"
+    assert found.query == QUERY
     assert found.attempt == Attempt(3, 7, RUN, CALL, is_named=is_named)
 
 
@@ -114,9 +111,7 @@ def test_unnamed_job_of_a_group() -> None:
 def test_remedy_of_an_unnamed_job_of_a_group() -> None:
     """Without commitOffsets a named write records its rows; a write without rows needs no name to commit."""
     assert str(identified(Context(), call=CALL, **NAMED).name) == "zkafka-writer.audit"
-    options = parse_write({**ONCE, **COMMITS, "commitOffsets": LONG})
-    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, CALL))
-    assert write_rows_once(options, plan, iter([]), Context()) == Written()  # type: ignore[arg-type]
+    assert write(Context(), call=CALL, **{**COMMITS, "commitOffsets": LONG}) == Written()
 
 
 class Ledgers:
@@ -130,17 +125,14 @@ class Ledgers:
         self._place = str(name), topic
         self.topic = topic
 
-    def entry(self, slot: int) -> None:
-        """Return no entry for the slot."""
+    def entry(self, slot: int) -> None: ...
 
     def entries(self) -> dict[int, Entry]:
-        """Return the entries of the name."""
         return {entry.slot: entry for entry in self.found.get(self._place, ())}
 
     def others(
         self, belongs: Callable[[str], bool], counts: Callable[[str, str], bool]
     ) -> dict[tuple[str, str], list[Entry]]:
-        """Return the entries of other ledgers."""
         base, _ = self._place
         ours = {ledger for ledger in self.found if ledger[0] == base or belongs(ledger[0])} - {self._place}
         return {ledger: self.found[ledger] for ledger in ours if counts(*ledger)}
@@ -161,8 +153,7 @@ class Producer:
     left_s = 0.0
     transaction_timeout_ms = 1000
 
-    def abort(self) -> None:
-        """Do nothing."""
+    def abort(self) -> None: ...
 
 
 BY_ID, BY_NUMBER = f"zkafka-{QUERY}-audit", "zkafka-writer.audit"
@@ -237,9 +228,7 @@ def write_with(
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", lambda *_, **__: nullcontext(Producer()))
     monkeypatch.setattr(_SlotTask, "_send", lambda *_: RowSet(1, "aa"))
     monkeypatch.setattr(_SlotTask, "_commit", commit)
-    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, CALL))
-    rows = pa.record_batch([pa.array([b"v"], pa.binary())], names=["value"])
-    write_rows_once(parse_write({**ONCE, **options}), plan, iter([rows]), context)  # type: ignore[arg-type]
+    write(context, b"v", call=CALL, **options)
 
 
 def test_batch_job() -> None:
@@ -263,7 +252,8 @@ def test_numbered_write_in_foreach_batch(run: str, attempt: Attempt) -> None:
     A job group of the user may be the same in the next run. Each call is then a run of its own.
     """
     found = identified(of_query(run), call=CALL, **NAMED)
-    assert (str(found.name), found.query) == ("zkafka-writer.audit", QUERY)
+    assert str(found.name) == "zkafka-writer.audit"
+    assert found.query == QUERY
     assert found.attempt == attempt
 
 
@@ -284,14 +274,11 @@ class Opened(Exception):
     """Raised when a producer is opened under a transactional id."""
 
 
-def write(context: Context, *values: bytes, call: str = "") -> Written:
-    """Write rows of a task. Raises Opened when that needs a producer."""
-    options: WriteOptions = parse_write(
-        {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
-    )
-    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("t", 1, call))
+def write(context: Context, *values: bytes, call: str = "", **options: str) -> Written:
+    """Write rows of a task to the topic orders."""
+    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, call))
     rows = pa.record_batch([pa.array(values, pa.binary())], names=["value"])
-    return write_rows_once(options, plan, iter([rows]), context)  # type: ignore[arg-type]
+    return write_rows_once(parse_write({**ONCE, **options}), plan, iter([rows]), context)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -326,7 +313,8 @@ def test_micro_batch_without_rows() -> None:
         found = write(of_query(run, 8))
         assert found.rows == 0
         assert found.empty is not None
-        assert (str(found.empty.name), found.empty.attempt.slot) == (f"zkafka-{QUERY}", 3)
+        assert str(found.empty.name) == f"zkafka-{QUERY}"
+        assert found.empty.attempt.slot == 3
 
 
 @pytest.mark.usefixtures("_no_producer")
@@ -356,7 +344,7 @@ class Transaction:
     with the base `elsewhere`. `committed` is the slot's entry.
     """
 
-    topic, sink, is_open, may_lose_offsets = "t", None, True, False
+    topic, sink, is_open, may_lose_offsets = "orders", None, True, False
 
     def __init__(self, timeout_s: float = 60, verified_s: float = 0, elsewhere: str = "") -> None:
         self.transaction_timeout_ms = int(timeout_s * 1000)
@@ -368,46 +356,35 @@ class Transaction:
 
     @property
     def left_s(self) -> float:
-        """The remaining time of the transaction."""
         return self.transaction_timeout_ms / 1000 - self.now
 
     def sleep(self, pause_s: float) -> None:
-        """Advance the clock."""
         self.now += pause_s
 
     def send(self) -> RowSet:
-        """Return the sent rows."""
         return RowSet(1, "0" * 32)
 
     def commit(self, *entry: object) -> None:
-        """Commit the rows and the entry."""
         self.committed = entry
 
-    def abort(self) -> None:
-        """Do nothing."""
+    def abort(self) -> None: ...
 
-    def entry(self, slot: int) -> Entry | None:
-        """Return None: the slot is not recorded."""
+    def entry(self, slot: int) -> Entry | None: ...
 
     def present_entry(self, slot: int) -> Entry | None:
-        """Return the slot's entry."""
         return self.entry(slot)
 
     def end_late_offset(self, offset: GroupOffset) -> None:
-        """Note the offset that a transaction is aborted with."""
         self.ended.append(offset)
 
     def entries(self) -> dict[int, Entry]:
-        """Return the ledger's entries."""
         return {0: Entry(0, 7, 1, "0" * 32, RUN if self.now >= self.verified_s else "earlier")}
 
     def others(self, belongs: Callable[[str], bool], _: object) -> dict[tuple[str, str], list[Entry]]:
-        """Return the entries elsewhere."""
         found = [Entry(0, 7, 1, "0" * 32, "earlier")]
         return {(self.elsewhere, "orders"): found} if belongs(self.elsewhere) else {}
 
     def key(self, slot: int) -> LedgerKey:
-        """Return the key of the entry."""
         return LedgerKey("g", 0)
 
 
@@ -438,12 +415,10 @@ class Forgetful(Transaction):
         self.renewed = 0
 
     def entry(self, slot: int) -> Entry | None:
-        """Return the slot's entry, once the brokers remember it."""
         is_known = bool(self.committed) and self.renewed >= self._forgotten
         return Entry(slot, 7, 1, "0" * 32, RUN) if is_known else None
 
     def renew(self) -> None:
-        """Prepare the next transaction."""
         self.renewed += 1
 
 
@@ -473,7 +448,9 @@ def test_later_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     brokers = Overtaken(1)
     write_in(brokers, monkeypatch)
-    assert (brokers.commits, brokers.renewed, brokers.ended) == (1, 1, [])
+    assert brokers.commits == 1
+    assert brokers.renewed == 1
+    assert brokers.ended == []
 
 
 def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

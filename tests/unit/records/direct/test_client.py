@@ -19,6 +19,7 @@ from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire import protocol
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Request, Unsupported
+from tests.support.clock import Clock
 from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import Script, ScriptedBroker, answered
 
@@ -71,7 +72,9 @@ def test_server_that_refuses_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
             for _ in range(4):
                 with pytest.raises(LoginRefused):
                     opened.metadata([TP.topic])
-        assert (first.connections, second.connections, len(asked)) == (2, 2, 4)
+        assert first.connections == 2
+        assert second.connections == 2
+        assert len(asked) == 4
 
 
 def test_silent_server() -> None:
@@ -92,21 +95,12 @@ NOWHERE_PORT = 1
 OLD_S = 300
 
 
-class Clock:
-    """A monotonic clock in seconds, set by tests."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Cluster:
     """A leader, and a replica as broker 9."""
 
     def __init__(self, opened: ExitStack) -> None:
         self._opened = opened
-        self.clock = Clock()
+        self.clock = Clock(100.0)
         self.partition = FakePartition(b"")
         self.leader = opened.enter_context(ScriptedBroker(self.partition))
         self.replica = opened.enter_context(ScriptedBroker(lambda request: None))
@@ -141,7 +135,9 @@ def address(broker: PartitionBroker) -> str:
 def test_planned_leader(cluster: Cluster) -> None:
     """The plan's leader and its epoch are used without a metadata request."""
     broker = cluster.broker(cluster.planned, "127.0.0.1:1")
-    assert (broker.find(), broker.epoch, broker.connected()) == (0, 4, None)
+    assert broker.find() == 0
+    assert broker.epoch == 4
+    assert broker.connected() is None
     opened = broker.connect_leader(NEVER)
     assert str(opened) == cluster.planned
     assert broker.connected() is opened
@@ -158,7 +154,8 @@ def test_leader_to_look_up(cluster: Cluster, endpoints: tuple[str, ...], kafka: 
     cluster.partition.leader_epoch = 7
     broker = cluster.broker(*endpoints, **kafka)
     assert broker.connected() is None
-    assert (broker.find(), broker.epoch) == (0, 7)
+    assert broker.find() == 0
+    assert broker.epoch == 7
     assert address(broker) == cluster.planned
     assert cluster.partition.asked == [METADATA]
 
@@ -229,7 +226,8 @@ def test_replica_that_is_left(cluster: Cluster) -> None:
     broker = cluster.broker(cluster.planned)
     broker.prefer(9)
     broker.leave_replica()
-    assert (broker.is_replica, broker.avoids_replicas) == (False, False)
+    assert not broker.is_replica
+    assert not broker.avoids_replicas
     assert address(broker) == cluster.planned
 
 
@@ -237,7 +235,8 @@ def test_unknown_replica(cluster: Cluster) -> None:
     """A replica missing in metadata leaves fetches with the leader, and replicas are avoided for a while."""
     broker = cluster.broker(cluster.planned)
     broker.prefer(8)
-    assert (broker.is_replica, broker.avoids_replicas) == (False, True)
+    assert not broker.is_replica
+    assert broker.avoids_replicas
     assert cluster.partition.asked == [METADATA]
     cluster.clock.now += OLD_S
     assert not broker.avoids_replicas

@@ -146,7 +146,7 @@ def test_produced(version: int, response: str) -> None:
     ],
     ids=["a partition is missing", "no partition", "bytes are left over"],
 )
-def test_refused_responses(message: Message, version: int, body: str, flaw: str) -> None:
+def test_incomplete_response_is_malformed(message: Message, version: int, body: str, flaw: str) -> None:
     """A response without a partition of the request, or with bytes left over, is no success."""
     with pytest.raises(MalformedResponse, match=flaw):
         read_answer(message, Request(message.api, version, b"").reader(hexed(body)))

@@ -6,10 +6,8 @@ import ctypes
 import logging
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +19,6 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import ConnectionOptions, Transport
-from pyspark_zkafka.records import producer
 from pyspark_zkafka.records import select as choice
 from pyspark_zkafka.records.native import library
 from pyspark_zkafka.write.plan import plan_write
@@ -100,9 +97,11 @@ def test_warning_of_a_source_tree(source_tree: Path, caplog: pytest.LogCaptureFi
 
 @pytest.mark.usefixtures("absent")
 def test_no_warning_of_an_installed_package(caplog: pytest.LogCaptureFixture) -> None:
-    """A package that was installed without a compiler is used without a warning: `zkafka --version` shows it."""
+    """With transport=auto, a package that was installed without a compiler uses pure Python, and logs that as INFO."""
     choice.warn_of_source_tree.cache_clear()
-    assert not choice.uses_native(connection("auto"))
+    with caplog.at_level(logging.INFO):
+        assert not choice.uses_native(connection("auto"))
+    assert "was not built when the package was installed: pure Python is used" in caplog.text
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
@@ -142,30 +141,8 @@ def test_wrong_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_unused("belongs to another version of this package")
 
 
-class FakeProducer:
-    """A producer that sends nothing."""
-
-    def __init__(self, properties: Mapping[str, Any], make_sender: Any) -> None:
-        self.make_sender = make_sender
-
-    def __enter__(self) -> FakeProducer:
-        return self
-
-    def __exit__(self, *exc: object) -> None: ...
-
-    def counting(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 class TestChoice:
     """The option transport."""
-
-    @pytest.mark.usefixtures("absent")
-    def test_auto_where_it_is_absent(self, caplog: pytest.LogCaptureFixture) -> None:
-        """With auto and without compiled code, pure Python is used, and the log says why."""
-        with caplog.at_level(logging.INFO):
-            assert not choice.uses_native(connection("auto"))
-        assert "was not built when the package was installed: pure Python is used" in caplog.text
 
     @pytest.mark.usefixtures("absent")
     def test_direct_where_it_is_absent(self) -> None:
@@ -192,22 +169,6 @@ class TestChoice:
         ):
             with pytest.raises(OptionError, match="NO_NATIVE_PATH"), task:
                 pass
-
-    def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The transport determines senders and hash functions."""
-        from pyspark_zkafka.model.partitioners import hash_keys as python
-        from pyspark_zkafka.records.direct.sender import DirectSender
-        from pyspark_zkafka.records.librdkafka_sender import MessageSender
-        from pyspark_zkafka.records.native.record_encoder import hash_keys as compiled
-
-        monkeypatch.setattr(producer, "CountingProducer", FakeProducer)
-        paths: tuple[tuple[Transport, Any, Any], ...]
-        paths = ("direct", DirectSender, compiled), ("librdkafka", MessageSender, python)
-        for transport, sender, hashes in paths:
-            how = connection(transport)
-            with choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}) as opened:
-                assert opened.make_sender is sender
-            assert choice.hash_function(how) is hashes
 
 
 def test_every_function_of_c_has_a_caller() -> None:

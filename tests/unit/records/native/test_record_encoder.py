@@ -192,15 +192,6 @@ def test_blocks_of_lz4_are_independent() -> None:
     assert len(pa.Codec("lz4").decompress(frame, 200_100, asbytes=True)) > 200_000
 
 
-def test_large_rows() -> None:
-    """A row larger than a batch gets its own batch."""
-    encode = encoder(batch_bytes=100)
-    rows: list[Row] = [(b"a", None, 1, []), (bytes(5_000), None, 1, []), (b"b", None, 1, [])]
-    batches = [*encode.add(outgoing(rows), np.zeros(3, dtype=np.int32)), *encode.close_all()]
-    assert [batch.records for batch in batches] == [1, 1, 1]
-    assert [row for batch in batches for row in decoded(batch)] == expected(rows)
-
-
 @pytest.mark.parametrize("rows", [1, 3, 100, 400, 600, 770, 800, 899, 950])
 def test_memory_of_closed_batches(rows: int) -> None:
     """A closed batch uses hardly more memory than its size, which limits the queue."""
