@@ -91,25 +91,25 @@ class TestErrors:
                 KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL),
                 CLASSIC,
                 "INCONSISTENT_GROUP_PROTOCOL",
-                "set partition.assignment.strategy and group.protocol to theirs",
+                "Set partition.assignment.strategy and group.protocol to theirs",
             ),
             (
                 KafkaError(KafkaError.UNSUPPORTED_ASSIGNOR),
                 CONSUMER,
                 "INCONSISTENT_GROUP_PROTOCOL",
-                "set partition.assignment.strategy and group.protocol to theirs",
+                "Set partition.assignment.strategy and group.protocol to theirs",
             ),
             (
                 KafkaError(KafkaError.UNRELEASED_INSTANCE_ID),
                 STATIC,
                 "INSTANCE_ID_TAKEN",
-                "another member of the group has the group.instance.id one; give each member its own",
+                "another member of the group has the group.instance.id one. Give each member its own",
             ),
             (
                 KafkaError(KafkaError._FATAL, "fenced by another instance", fatal=True),
                 STATIC,
                 "INSTANCE_ID_TAKEN",
-                "give each member its own",
+                "Give each member its own",
             ),
             (
                 KafkaError(KafkaError.UNSUPPORTED_VERSION),
@@ -121,7 +121,7 @@ class TestErrors:
                 KafkaError(KafkaError._FATAL, "fatal error: Broker: The group id does not exist", fatal=True),
                 CONSUMER,
                 "INCONSISTENT_GROUP_PROTOCOL",
-                "set partition.assignment.strategy and group.protocol to theirs",
+                "Set partition.assignment.strategy and group.protocol to theirs",
             ),
             (
                 KafkaError(KafkaError.GROUP_MAX_SIZE_REACHED),
@@ -139,7 +139,7 @@ class TestErrors:
                 KafkaError(KafkaError._FATAL, "ConsumerGroupHeartbeat failed", fatal=True),
                 CONSUMER,
                 "GROUP_PROTOCOL_UNSUPPORTED",
-                "set group.protocol=classic for group g",
+                "Set group.protocol=classic for group g",
             ),
         ],
     )
@@ -155,7 +155,7 @@ class TestErrors:
         """A session time-out that the brokers refuse is an error of the option, which names their settings."""
         found = membership_error(KafkaError(KafkaError.INVALID_SESSION_TIMEOUT), "g", CLASSIC)
         assert isinstance(found, OptionError)
-        assert "set session.timeout.ms between the brokers' group.min.session.timeout.ms and " in found.message
+        assert "Set session.timeout.ms between the brokers' group.min.session.timeout.ms and " in found.message
 
     @pytest.mark.parametrize(
         ("error", "kind"),

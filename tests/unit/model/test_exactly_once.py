@@ -180,7 +180,7 @@ def test_renamed(attempt: Attempt, with_earlier_name: bool) -> None:
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders), and" in error.message
     assert error.parameters["ledgers"] == ("old-8f1c (topic orders)",)
-    assert "another batch job needs another writerName or a higher batchId" in error.message
+    assert "Another batch job needs another writerName or a higher batchId" in error.message
 
 
 @pytest.mark.parametrize("attempt", [NAMED, JOB])

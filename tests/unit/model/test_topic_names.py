@@ -45,7 +45,7 @@ def test_shown(name: str, shown: str) -> None:
 def test_description() -> None:
     """Only invalid names are described, at most five."""
     assert describe_bad_names("subscribe", ["a", "b"]) is None
-    assert describe_bad_names("subscribe", ["a", "."]) == f"subscribe names the topic '.'; {RULE}; correct it"
+    assert describe_bad_names("subscribe", ["a", "."]) == f"subscribe names the topic '.'; {RULE}. Correct it"
     many = describe_bad_names("subscribe", [f"{n}/" for n in range(7)])
     assert many is not None
     assert many.startswith("subscribe names the topics '0/', '1/', '2/', '3/', '4/' and 2 more; ")
