@@ -98,8 +98,8 @@ def test_several_schemas(decoder: ConfluentDecoder) -> None:
         (wire(9, b"1"), "the schema of id 9 cannot be used: foreign does not resolve"),
         (
             wire(10, b"1"),
-            "the schema of id 10 cannot be used: the schema is of the type JSON, and the format is avro; correct the "
-            "format",
+            "the schema of id 10 cannot be used: "
+            "the schema is of the type JSON, and the format is avro; correct the format",
         ),
     ],
 )

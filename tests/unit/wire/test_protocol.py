@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.records.direct.fetch import FETCH
-from pyspark_zkafka.wire import connection_messages, metadata_messages, protocol
+from pyspark_zkafka.wire import metadata_messages, protocol
 from pyspark_zkafka.wire.protocol import MalformedResponse, Reader, Unsupported
 
 
@@ -105,43 +105,22 @@ def test_bytes_left() -> None:
         reader.finish()
 
 
-class TestVersions:
-    """The choice of a version."""
-
-    @pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
-    def test_newest_of_both(self, high: int, newest: int | None, expected: int) -> None:
-        """The newest version that both sides have and the caller allows is used."""
-        assert FETCH.version({1: (0, high)}, newest) == expected
-
-    @pytest.mark.parametrize("ranges", [{}, {1: (18, 20)}])
-    def test_none(self, ranges: dict[int, tuple[int, int]]) -> None:
-        """A broker without a common version is left to librdkafka."""
-        with pytest.raises(Unsupported, match="Fetch"):
-            FETCH.version(ranges)
-
-    def test_none_below_a_limit(self) -> None:
-        """A broker with only versions above the limit is left to librdkafka."""
-        with pytest.raises(Unsupported):
-            FETCH.version({1: (13, 17)}, 12)
+@pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
+def test_newest_common_version(high: int, newest: int | None, expected: int) -> None:
+    """The newest version that both sides have and the caller allows is used."""
+    assert FETCH.version({1: (0, high)}, newest) == expected
 
 
-class TestHeader:
-    """Headers of responses."""
+@pytest.mark.parametrize(("ranges", "newest"), [({}, None), ({1: (18, 20)}, None), ({1: (13, 17)}, 12)])
+def test_no_common_version(ranges: dict[int, tuple[int, int]], newest: int | None) -> None:
+    """A broker without a common version, or without one up to the caller's limit, is left to librdkafka."""
+    with pytest.raises(Unsupported, match="Fetch"):
+        FETCH.version(ranges, newest)
 
-    def test_other_request(self) -> None:
-        """A response to another request is malformed."""
-        request = metadata_messages.metadata_request(7, ["t"])
-        request.read_header(Reader(protocol.int32(5)), 5)
-        with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
-            request.read_header(Reader(protocol.int32(6)), 5)
 
-    def test_tags(self) -> None:
-        """The header has tagged fields if the request has, except for ApiVersions."""
-        for request, left in (
-            (connection_messages.sasl_authenticate_request(2, b""), 0),
-            (connection_messages.sasl_authenticate_request(1, b""), 1),
-            (connection_messages.api_versions_request(3, ""), 1),
-        ):
-            reader = request.reader(protocol.int32(5) + protocol.NO_TAGS)
-            request.read_header(reader, 5)
-            assert reader.left == left
+def test_response_to_another_request() -> None:
+    """A response to another request is malformed."""
+    request = metadata_messages.metadata_request(7, ["t"])
+    request.read_header(Reader(protocol.int32(5)), 5)
+    with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
+        request.read_header(Reader(protocol.int32(6)), 5)
