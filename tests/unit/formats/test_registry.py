@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import ssl
 import sys
-import threading
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +21,7 @@ from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchem
 from pyspark_zkafka.options.values import RegistryOptions
 from pyspark_zkafka.retries import Timing
 from tests.support.certificates import Authority
+from tests.support.web_server import WebRequest, WebServer
 
 OPTIONS = RegistryOptions(("http://registry:8081",), ())
 
@@ -315,41 +313,14 @@ class TestOutages:
             found.schema(7)
 
 
-@contextmanager
-def server(status: int, body: bytes) -> Iterator[tuple[str, list[Any]]]:
-    """Run a web server with a single response; yield its address and the requests it gets."""
-    requests: list[Any] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requests.append((self.path, dict(self.headers)))
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET  # noqa: N815 - the name that http.server calls
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}", requests
-        running.shutdown()
-        thread.join()
-
-
 def test_login() -> None:
     """Confluent's client logs in with the options' user, tries each address and reads the response."""
-    with server(200, b'{"schema": "x", "schemaType": "JSON"}') as (url, requests):
-        options = RegistryOptions(("http://127.0.0.1:1", url), (("basic.auth.user.info", "alice:secret"),))
+    with WebServer({"schema": "x", "schemaType": "JSON"}) as server:
+        options = RegistryOptions(("http://127.0.0.1:1", server.url), (("basic.auth.user.info", "alice:secret"),))
         found = Registry(options)
         assert found.schema(7) == StoredSchema("x", "JSON", id=7)
         found.close()
-    assert requests[0][0] == "/schemas/ids/7"
-    assert requests[0][1]["Authorization"] == "Basic YWxpY2U6c2VjcmV0"
+    assert server.received[0] == WebRequest("/schemas/ids/7", "Basic YWxpY2U6c2VjcmV0", "")
 
 
 _ANSWERS = [
@@ -368,8 +339,8 @@ _IDS = [b"null", b'"x"', b"-1", b"99999999999"]
 )
 def test_other_answers(answer: bytes, kinds: tuple[str, ...]) -> None:
     """An address that answers with a web page, other JSON, or an id that does not fit into a payload is no registry."""
-    with server(200, answer) as (url, _):
-        found = Registry(RegistryOptions((url,), ()))
+    with WebServer(answer) as server:
+        found = Registry(RegistryOptions((server.url,), ()))
         for kind in kinds:
             with pytest.raises(
                 errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer as a schema reg"

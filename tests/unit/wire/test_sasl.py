@@ -13,7 +13,7 @@ from scramp import ScramException, ScramMechanism
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.wire.sasl import exchange
 from pyspark_zkafka.wire.settings import Login, TokenEndpoint
-from tests.support.token_server import TokenServer
+from tests.support.web_server import WebRequest, WebServer
 
 PASSWORD = "open-sesame"
 HOST = "broker1"
@@ -133,13 +133,13 @@ class TestBearer:
     """OAUTHBEARER, with a local token endpoint."""
 
     @pytest.fixture
-    def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[tuple[str, str]]]]]:
+    def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[WebRequest]]]]:
         """Starts an endpoint with a response: ``endpoint(body, status)``; also returns what it receives."""
         with ExitStack() as opened:
 
-            def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[tuple[str, str]]]:
-                server = opened.enter_context(TokenServer(answer, status))
-                return TokenEndpoint(server.url, "me", PASSWORD, **how), server.received
+            def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[WebRequest]]:
+                server = opened.enter_context(WebServer(answer, status))
+                return TokenEndpoint(f"{server.url}/token", "me", PASSWORD, **how), server.received
 
             yield start
 
@@ -152,7 +152,7 @@ class TestBearer:
             with pytest.raises(StopIteration):
                 tokens.send(b"")
         credentials = base64.b64encode(b"me:" + PASSWORD.encode()).decode()
-        assert received == [(f"Basic {credentials}", "grant_type=client_credentials&scope=read+write")]
+        assert received == [WebRequest("/token", f"Basic {credentials}", "grant_type=client_credentials&scope=read+write")]
 
     def test_token_without_a_lifetime(self, endpoint: Any) -> None:
         """A token with an unknown lifetime is used once."""
