@@ -111,7 +111,7 @@ class TestSchemasOfIds:
         with pytest.raises(UnknownSchema, match="the registry has no schema id 2147483648"):
             found.schema(1 << 31)
 
-    def test_unknown(self) -> None:
+    def test_unknown_id(self) -> None:
         """An unknown id is requested again after 30 seconds."""
         found, client, clock = registry(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, Schema("x"))
         for _ in range(2):
@@ -128,13 +128,14 @@ class TestSchemasOfIds:
     def test_propagation(self) -> None:
         """A schema that a registry receives within a second is not unknown. Many unknown ids wait three times in all."""
         found, client, clock = registry(UNKNOWN, Schema("x"), UNKNOWN, Schema("y"), UNKNOWN)
-        assert (found.schema(6).text, found.schema(7).text) == ("x", "y")
+        assert [found.schema(number).text for number in (6, 7)] == ["x", "y"]
         assert clock.now == 102
         for _ in range(2):
             for unknown in range(10, 15):
                 with pytest.raises(UnknownSchema):
                     found.schema(unknown)
-        assert (len(client.requests), clock.now) == (4 + 6, 103)
+        assert len(client.requests) == 4 + 6
+        assert clock.now == 103
 
     def test_many_unknown(self) -> None:
         """Unknown ids are forgotten once they may be requested again."""

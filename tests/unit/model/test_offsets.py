@@ -380,7 +380,7 @@ def test_retention_after_an_edge_was_found() -> None:
 
     logs.list_offsets = shrinking  # type: ignore[method-assign]
     found = resolve([A0], everywhere(FromEdge(EARLIEST, 2)), everywhere(LATEST), logs)
-    assert (found.ranges, found.outside) == ((OffsetRange(A0, 15, 20),), ())
+    assert found == Resolution((OffsetRange(A0, 15, 20),))
 
 
 def test_times_before_the_plan() -> None:

@@ -160,7 +160,7 @@ def test_shown_address() -> None:
     assert str(link(("::1", 9092)).lost("lost")) == "[::1]:9092: lost"
 
 
-def test_refused() -> None:
+def test_port_without_a_listener() -> None:
     """A port without a listener is a lost connection, with the system's error text."""
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed: Connection refused"):
         connect(link((LOOPBACK, 1)))
