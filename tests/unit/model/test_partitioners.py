@@ -120,7 +120,7 @@ def test_partition_out_of_range_names_row_value_count_and_topic(partition: int) 
 def test_empty_batches_route_to_nothing(partitioner: str) -> None:
     """A batch without rows is routed without error, and does not advance the counter."""
     router = Router("t", 3, [0], partitioner)
-    for keys in (None, pa.array([], pa.binary()), pa.array([b"a"]).slice(1), pa.chunked_array([], pa.binary())):
+    for keys in (None, pa.array([], pa.binary()), pa.chunked_array([], pa.binary())):
         routed, counter = router.route(0, keys, pa.array([], pa.int32()), start=5)
         assert (routed.tolist(), counter) == ([], 5)
         assert routed.dtype == np.int32
@@ -176,6 +176,13 @@ def test_nulls_hash_to_zero_and_chunks_follow_each_other(name: str) -> None:
     chunked = pa.chunked_array([[b"a", None], [], [b"bc"]], pa.binary())
     [one], [two] = hash_keys(name, pa.array([b"a"])).tolist(), hash_keys(name, pa.array([b"bc"])).tolist()
     assert hash_keys(name, chunked).tolist() == [one, 0, two]
+
+
+@pytest.mark.parametrize("name", HASHES_OF_KEYS)
+def test_nothing_hashes_to_nothing(name: str) -> None:
+    """An empty array, an empty slice and an array without chunks have no hashes."""
+    for keys in (pa.array([], pa.binary()), pa.array([b"a"]).slice(1), pa.chunked_array([], pa.binary())):
+        assert hash_keys(name, keys).tolist() == []
 
 
 def test_keys_behind_a_null_with_bytes_are_found() -> None:

@@ -154,6 +154,14 @@ def test_lengths(connect: Connect, length: int) -> None:
     assert not connection.is_open
 
 
+def test_other_correlation(connect: Connect) -> None:
+    """A response to another request is malformed and closes the connection."""
+    connection, _ = connect(lambda r: framed(protocol.int32(r.correlation_id + 1)))
+    with pytest.raises(MalformedResponse, match="the response to request"):
+        connection.ask(ASK, soon())
+    assert not connection.is_open
+
+
 LOGIN = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "PLAIN",

@@ -41,9 +41,9 @@ def link(address: Address, context: ssl.SSLContext | None = None, **properties: 
     return Link(address, client_settings_of({"bootstrap.servers": "b", **given}).socket, context)
 
 
-def connect(opened: Link, seconds: float = 10) -> None:
+def connect(opened: Link) -> None:
     """Connect, including the TLS handshake, without a pause."""
-    for _ in opened.open(Deadline.after(seconds)):
+    for _ in opened.open(Deadline.after(10)):
         pass
 
 
@@ -183,9 +183,11 @@ def test_address_that_is_silent(server: socket.socket, monkeypatch: pytest.Monke
     with silent_address() as silent:
         addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in (silent, server.getsockname())]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *args: addresses)
-        found = link(("host", 9092))
-        connect(found, 2)
+        found, deadline = link(("host", 9092)), Deadline.after(3)
+        for _ in found.open(deadline):
+            pass
         assert found.is_open
+        assert not deadline.has_passed
         found.close()
 
 
