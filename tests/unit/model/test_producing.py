@@ -20,9 +20,11 @@ def halves(batch: Batch) -> tuple[Batch, Batch]:
     return Batch(batch.partition, 1, 5, 0.0), Batch(batch.partition, batch.records - 1, 5, 0.0)
 
 
-def producing() -> Producing:
-    """Return a started task, with broker 1 as the leader of all partitions."""
+def producing(*waiting: Batch) -> Producing:
+    """Return a task with batches that has then been started, with broker 1 as the leader of all partitions."""
     task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    for batch in waiting:
+        task.add(batch)
     task.lead({T0: 1, T1: 1})
     task.start(ProducerId(7, 0))
     return task
@@ -49,9 +51,7 @@ def elect(task: Producing, number: int) -> None:
 )
 def test_timeout_after_acknowledgements(event: Event) -> None:
     """An acknowledgement restarts the timeout of waiting batches, also if the leader changes or refuses after it."""
-    task = producing()
-    for _ in range(16):
-        task.add(Batch(T0, 2, 10, 0.0))
+    task = producing(*(Batch(T0, 2, 10, 0.0) for _ in range(16)))
     sent = deque[Produce]()
     for acknowledged in range(14):
         sent += task.requests(9.0 * acknowledged, lambda broker: True)
