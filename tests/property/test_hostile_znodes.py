@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.znodes import cluster, groups
+from tests.support.refusals import refusal
 from tests.support.tiers import repetitions
 
 Decoder = Callable[[str, "bytes | None"], object]
@@ -105,19 +106,10 @@ SEEDS = {kind: recorded(pattern) for kind, (pattern, _) in DECODERS.items()}
 def try_all(kind: str, path: str, data: bytes | None) -> None:
     """Decode with all decoders of a kind. Each gives a value, or a short error that names the znode."""
     for decode in DECODERS[kind][1]:
-        error = refusal(partial(decode, path, data))
+        error = refusal(partial(decode, path, data), CodecError)
         if error is not None:
             assert f"Znode {path} cannot be read" in error.message
             assert len(error.message) < 1_000 + len(path)
-
-
-def refusal(decode: Callable[[], object]) -> CodecError | None:
-    """Return the error of a refused znode, or None."""
-    try:
-        decode()
-    except CodecError as error:
-        return error
-    return None
 
 
 def with_values(data: bytes, value: bytes) -> list[bytes]:
@@ -192,7 +184,7 @@ def test_names_of_brokers(name: str, data: bytes) -> None:
     """A broker's id is its znode's name, which may be any text."""
     path = f"/brokers/ids/{name}"
     try_all("broker", path, data)
-    if refusal(partial(cluster.decode_broker, path, data)) is None:
+    if refusal(partial(cluster.decode_broker, path, data), CodecError) is None:
         assert cluster.decode_broker(path, data).broker.id == int(name.rpartition("/")[2])
 
 
@@ -200,7 +192,7 @@ def test_names_of_brokers(name: str, data: bytes) -> None:
 def test_keys(key: str) -> None:
     """The name of a znode below owners or offsets gives a partition, or an error with its path."""
     read = partial(groups.parse_key, "/consumers/g/offsets/t/x", "t", key)
-    error = refusal(read)
+    error = refusal(read, CodecError)
     if error is None:
         assert 0 <= read().partition < 2**31
     else:

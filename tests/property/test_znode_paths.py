@@ -19,6 +19,7 @@ from pyspark_zkafka.model.znodes import cluster, groups
 from pyspark_zkafka.model.znodes.codec import child_path, is_znode_name, is_znode_path
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
+from tests.support.refusals import refusal
 
 HOSTILE = [
     "",
@@ -81,7 +82,7 @@ def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
 
     plain = path([f"plain{n}" for n in range(len(parameters))]).split("/")
     expected = [given_names[int(part.removeprefix("plain"))] if part.startswith("plain") else part for part in plain]
-    error = refusal(lambda: path(given_names))
+    error = refusal(lambda: path(given_names), OptionError)
     if error is not None:
         assert error.condition in ("INVALID_NAME", "INVALID_GROUP")
         assert not all(map(is_znode_name, given_names))
@@ -89,15 +90,6 @@ def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
         return
     assert path(given_names).split("/") == expected
     assert is_znode_path(path(given_names))
-
-
-def refusal(call: Callable[[], object]) -> OptionError | None:
-    """Return the error of a refused call, or None."""
-    try:
-        call()
-    except OptionError as error:
-        return error
-    return None
 
 
 @given(NAMES)
@@ -130,10 +122,9 @@ OPTIONS: dict[str, tuple[Callable[[dict[str, str]], object], dict[str, str], str
 def test_options_with_names(option: str, name: str) -> None:
     """A name in an option leads to a znode of that name, or is refused."""
     parse, others, key = OPTIONS[option]
-    value = (
-        json.dumps({name: {"0": 1}}) if key.endswith("Offsets") else json.dumps({name: [0]}) if key == "assign" else name
-    )
-    error = refusal(lambda: parse({**others, key: value}))
+    forms = {"assign": {name: [0]}, "startingOffsets": {name: {"0": 1}}, "commitOffsets": {name: {"0": 1}}}
+    value = json.dumps(forms[key]) if key in forms else name
+    error = refusal(lambda: parse({**others, key: value}), OptionError)
     if error is not None:
         assert len(error.message) < 2_000
         return

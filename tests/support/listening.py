@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pyspark_zkafka.testing.processes import LOOPBACK
 
-__all__ = ["accepted", "echo", "server"]
+__all__ = ["accepted", "echo", "server", "silent_address"]
 
 
 def accepted(listener: socket.socket) -> Iterator[socket.socket]:
@@ -45,3 +45,15 @@ def echo(client: socket.socket) -> None:
     """Send back everything that the client sends."""
     while data := client.recv(1000):
         client.sendall(data)
+
+
+@contextmanager
+def silent_address() -> Iterator[tuple[str, int]]:
+    """Yield the address of a listener with a full queue: the system does not answer a further attempt to connect."""
+    with socket.create_server((LOOPBACK, 0), backlog=0) as listener, ExitStack() as waiting:
+        address: tuple[str, int] = listener.getsockname()
+        for _ in range(4):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(address)
+        yield address

@@ -24,7 +24,7 @@ from tests.support.security import (
     read_values,
 )
 from tests.support.tiers import seldom
-from tests.support.token_server import TokenServer, unsecured_token
+from tests.support.web_server import WebServer, unsecured_token
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -56,7 +56,7 @@ def test_login(read: Read, login: Options, shown: Callable[..., None], caplog: p
 def test_token(brokers: Options, shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     """OAUTHBEARER uses one token for all connections of a process; no log has the token or the client secret."""
     token = unsecured_token("alice")
-    with TokenServer({"access_token": token, "expires_in": 3600, "token_type": "Bearer"}) as server:
+    with WebServer({"access_token": token, "expires_in": 3600, "token_type": "Bearer"}) as server:
         login = {
             "kafka.security.protocol": "SASL_PLAINTEXT",
             "kafka.sasl.mechanism": "OAUTHBEARER",

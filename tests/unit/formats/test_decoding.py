@@ -81,7 +81,7 @@ class TestSchemas:
         """A schema in the options needs no registry."""
         assert pinned(value_format="avro", value_schema="x").types == {"value": pa.struct([("x", pa.int64())])}
 
-    def test_bad(self) -> None:
+    def test_text_that_cannot_be_parsed(self) -> None:
         """A schema that cannot be parsed is an error that names the option."""
         with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: 'a b' is no name"):
             pinned(value_format="avro", value_schema="a b")

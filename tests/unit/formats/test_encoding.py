@@ -31,6 +31,7 @@ class Subjects:
     """A registry that records the requests, and counts ids from 1."""
 
     unknown = False  # whether schemas must be registered before they are looked up
+    latest: StoredSchema | None = None
 
     def __init__(self) -> None:
         self.requests: list[tuple[Any, ...]] = []
@@ -45,15 +46,21 @@ class Subjects:
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
         """Return the latest version of any subject."""
         self.requests.append((subject, "latest"))
-        return StoredSchema("x", "AVRO", id=256 + len(self.requests))
+        return self.latest or StoredSchema("x", "AVRO", id=256 + len(self.requests))
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Subjects:
+def subjects(monkeypatch: pytest.MonkeyPatch) -> Subjects:
+    """A registry, for the real formats."""
+    found = Subjects()
+    monkeypatch.setattr(encoding, "open_registry", lambda options: found)
+    return found
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch, subjects: Subjects) -> Subjects:
     """A registry behind the fake format."""
     fake_format.use(monkeypatch)
-    subjects = Subjects()
-    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
     return subjects
 
 
@@ -62,6 +69,20 @@ def plan(frame: pa.Schema = FRAME, **options: str) -> EncodingPlan:
     found = plan_encoding(parse_write({**WRITE, **given}), frame)
     assert found is not None
     return pickle.loads(pickle.dumps(found))  # type: ignore[no-any-return]
+
+
+def real_plan(frame: pa.Schema, name: str, **more: str) -> EncodingPlan | None:
+    """Return the plan of a write to one topic with a real format, and with a registry if the format needs one."""
+    address = {"schema.registry.url": "http://registry:8081"} if name.endswith("confluent") else {}
+    given = {option.replace("_", "."): value for option, value in more.items()}
+    return plan_encoding(parse_write({**WRITE, **address, "value.format": name, "topic": "t", **given}), frame)
+
+
+def encoded_values(found: EncodingPlan | None, column: pa.Array) -> list[bytes | None]:
+    """Return the payloads of a column for one topic."""
+    (part,) = outgoing(pa.record_batch([column], ["value"]), "t", row_encoder(found))
+    payloads: list[bytes | None] = part.value.to_pylist()
+    return payloads
 
 
 def sent(
@@ -155,7 +176,6 @@ def test_a_row_that_cannot_be_encoded(registry: Subjects) -> None:
 def test_types_of_the_session(registry: Subjects) -> None:
     """Values with the session's time zone in their type are cast to UTC, as in the plan, before they are encoded."""
     struct = pa.struct([("x", pa.timestamp("us", "UTC"))])
-    frame = pa.schema([("value", struct)])
     calls: list[pa.DataType] = []
 
     class Schema:
@@ -168,19 +188,17 @@ def test_types_of_the_session(registry: Subjects) -> None:
             calls.append(column.type)
             return pa.array([b"x"] * len(column))
 
-    found = plan_encoding(parse_write({**WRITE, "value.format": "avro", "topic": "t"}), FRAME)
-    assert found is not None
+    found = plan(value_format="avro", topic="t")
     own = EncodingPlan(found.options, {"value": struct}, {("value", ""): encoding.WriterSchema(Schema(), None)})  # type: ignore[arg-type]
-    zoned = pa.array([{"x": 0}], pa.struct([("x", pa.timestamp("us", "Asia/Tokyo"))]))
-    (part,) = outgoing(pa.record_batch([zoned], ["value"]), "t", row_encoder(own))
-    assert (part.value.to_pylist(), calls, frame.field("value").type) == ([b"x"], [struct], struct)
+    assert encoded_values(own, pa.array([{"x": 0}], pa.struct([("x", pa.timestamp("us", "Asia/Tokyo"))]))) == [b"x"]
+    assert calls == [struct]
 
 
 @pytest.mark.parametrize("name", ["avro", "json", "protobuf"])
 def test_null_structs_of_another_zone(name: str) -> None:
     """A null struct whose fields are not nullable is encoded alike in every time zone of the session."""
 
-    def encoded(zone: str) -> list[bytes]:
+    def encoded(zone: str) -> list[bytes | None]:
         number = pa.field("a", pa.int64(), nullable=False)
         children = [pa.array([1, None], pa.int64())]
         null = pa.StructArray.from_arrays(children, fields=[number], mask=pa.array([False, True]))
@@ -192,14 +210,7 @@ def test_null_structs_of_another_zone(name: str) -> None:
         times = pa.array([0, -1], pa.timestamp("us", zone))
         column = pa.StructArray.from_arrays([null, lists, maps, times], ["s", "l", "m", "t"])
         planned = pa.struct([*list(column.type)[:3], ("t", pa.timestamp("us", "UTC"))])
-        options = parse_write({**WRITE, "value.format": name, "topic": "t"})
-        (part,) = outgoing(
-            pa.record_batch([column], ["value"]),
-            "t",
-            row_encoder(plan_encoding(options, pa.schema([("value", planned)]))),
-        )
-        payloads: list[bytes] = part.value.to_pylist()
-        return payloads
+        return encoded_values(real_plan(pa.schema([("value", planned)]), name), column)
 
     assert encoded("America/New_York") == encoded("UTC")
 
@@ -207,35 +218,29 @@ def test_null_structs_of_another_zone(name: str) -> None:
 @pytest.mark.parametrize("name", ["avro", "json"])
 def test_a_column_that_is_too_deep(name: str) -> None:
     """A column with more levels than Arrow sends to Python is refused on the driver."""
-    options = parse_write({**WRITE, "value.format": name, "topic": "t"})
     kind: pa.DataType = pa.int64()
     for _ in range(62):
         kind = pa.struct([("f", kind)])
-    assert plan_encoding(options, pa.schema([("value", kind)])) is not None
+    assert real_plan(pa.schema([("value", kind)]), name) is not None
     with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] The column value has 64 levels.*at most 63 to Python"):
-        plan_encoding(options, pa.schema([("value", pa.struct([("f", kind)]))]))
+        real_plan(pa.schema([("value", pa.struct([("f", kind)]))]), name)
 
 
 def test_own_schema_without_nulls() -> None:
     """A schema made from a column allows NaN also in tasks, whose types allow nulls in arrays."""
     elements = pa.list_(pa.field("element", pa.int32(), nullable=False))
     struct = pa.struct([("x", pa.float64()), ("all", elements)])
-    found = plan_encoding(parse_write({**WRITE, "value.format": "json", "topic": "t"}), pa.schema([("value", struct)]))
+    found = real_plan(pa.schema([("value", struct)]), "json")
     rows = pa.array([{"x": float("nan"), "all": [1]}], pa.struct([("x", pa.float64()), ("all", pa.list_(pa.int32()))]))
-    (part,) = outgoing(pa.record_batch([rows], ["value"]), "t", row_encoder(pickle.loads(pickle.dumps(found))))
-    assert part.value.to_pylist() == [b'{"x":"NaN","all":[1]}']
+    assert encoded_values(pickle.loads(pickle.dumps(found)), rows) == [b'{"x":"NaN","all":[1]}']
 
 
+@pytest.mark.usefixtures("subjects")
 @pytest.mark.parametrize(("name", "expected"), [("avro-confluent", b"\0\0\0\0\1ab"), ("avro", b"\4ab")])
-def test_bytes(monkeypatch: pytest.MonkeyPatch, name: str, expected: bytes) -> None:
+def test_bytes(name: str, expected: bytes) -> None:
     """Bytes are written without their length after an id, and with it in bare Avro."""
-    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
-    subjects = Subjects()
-    registry = {"schema.registry.url": "http://r:8081"} if name == "avro-confluent" else {}
-    options = parse_write({**WRITE, **registry, "value.format": name, "topic": "t"})
-    found = plan_encoding(options, pa.schema([("value", pa.binary())]))
-    (part,) = outgoing(pa.record_batch([pa.array([b"ab", None])], ["value"]), "t", row_encoder(found))
-    assert part.value.to_pylist() == [expected, None]
+    found = real_plan(pa.schema([("value", pa.binary())]), name)
+    assert encoded_values(found, pa.array([b"ab", None])) == [expected, None]
 
 
 def test_headers_with_the_id_of_another_schema(registry: Subjects) -> None:
@@ -250,15 +255,13 @@ def test_headers_with_the_id_of_another_schema(registry: Subjects) -> None:
             list(outgoing(batch, "t", row_encoder(found)))
 
 
-def test_ddl_is_registered_as_a_json_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ddl_is_registered_as_a_json_schema(subjects: Subjects) -> None:
     """Spark's DDL gives the JSON Schema to register, which other clients understand."""
-    subjects = Subjects()
-    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
-    options = {"value.format": "json-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
-    plan_encoding(parse_write({**WRITE, **options, "value.schema": "x bigint"}), FRAME)
-    plan_encoding(parse_write({**WRITE, **options, "value.schema": '{"type": "object"}'}), FRAME)
+    for schema in ("x bigint", '{"type": "object"}'):
+        real_plan(FRAME, "json-confluent", value_schema=schema)
     of_ddl, given = (json.loads(request[1]) for request in subjects.requests)
-    assert (of_ddl["type"], list(of_ddl["properties"])) == ("object", ["x"])
+    assert of_ddl["type"] == "object"
+    assert list(of_ddl["properties"]) == ["x"]
     assert given == {"type": "object"}
 
 
@@ -268,23 +271,20 @@ def test_ddl_is_registered_as_a_json_schema(monkeypatch: pytest.MonkeyPatch) -> 
         ("ab", None), ("abc", None), ("b", "b = 1"), ("ba", "b = 1, a = 2"), ("acb", "c = 2, b = 3"), ("a", None),
     ],
 )  # fmt: skip
-def test_fields_that_would_move(monkeypatch: pytest.MonkeyPatch, columns: str, moved: str | None) -> None:
+def test_fields_that_would_move(subjects: Subjects, columns: str, moved: str | None) -> None:
     """A Protobuf schema made from a column keeps the numbers of the latest version, or the write is refused."""
-    subjects = Subjects()
     latest = """syntax = "proto3"; message O { string b = 1; }
         message topLevelRecord { optional int64 a = 1; optional S b = 2; message S { int64 x = 1; } }"""
-    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
-    monkeypatch.setattr(subjects, "subject", lambda subject, version=None: StoredSchema(latest, "PROTOBUF", id=1))
-    monkeypatch.setattr(subjects, "unknown", True)
+    subjects.latest, subjects.unknown = StoredSchema(latest, "PROTOBUF", id=1), True
     kinds = {"a": pa.int64(), "b": pa.struct([("x", pa.int64())]), "c": pa.string()}
     frame = pa.schema([("value", pa.struct([(name, kinds[name]) for name in columns]))])
-    options = {"value.format": "protobuf-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
     refused = pytest.raises(OptionError, match=rf"latest version of subject t-value: {moved}\. Add new columns at the end")
     with refused if moved else nullcontext():
-        plan_encoding(parse_write({**WRITE, **options}), frame)
-    assert [request[3] for request in subjects.requests] == ([False] if moved else [False, True])
-    monkeypatch.setattr(subjects, "unknown", False)  # another version than the latest
-    plan_encoding(parse_write({**WRITE, **options}), frame)
+        real_plan(frame, "protobuf-confluent")
+    registrations = [request[3] for request in subjects.requests if request[1] != "latest"]
+    assert registrations == ([False] if moved else [False, True])
+    subjects.unknown = False  # another version than the latest
+    real_plan(frame, "protobuf-confluent")
 
 
 def test_moved_fields_of_structs() -> None:
@@ -297,15 +297,12 @@ def test_moved_fields_of_structs() -> None:
     assert before.moved_fields(before) == []
 
 
-def test_descriptors_are_registered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptors_are_registered_one_by_one(subjects: Subjects) -> None:
     """The descriptor of a file is registered as it is, and a set, which registries misread, is refused."""
-    subjects = Subjects()
-    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
     files = FileDescriptorSet.FromString(protobuf.parse('syntax = "proto3"; message M { int32 x = 1; }').files)
-    options = {"value.format": "protobuf-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
     own = base64.b64encode(files.file[-1].SerializeToString()).decode()
-    plan_encoding(parse_write({**WRITE, **options, "value.schema": own}), FRAME)
+    real_plan(FRAME, "protobuf-confluent", value_schema=own)
     assert subjects.requests == [("t-value", own, "PROTOBUF", True, False)]
     whole = base64.b64encode(files.SerializeToString()).decode()
     with pytest.raises(OptionError, match="A descriptor set cannot be registered"):
-        plan_encoding(parse_write({**WRITE, **options, "value.schema": whole}), FRAME)
+        real_plan(FRAME, "protobuf-confluent", value_schema=whole)

@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats import protobuf
-from pyspark_zkafka.formats.protobuf import ProtobufSchema, parse, schema_of
+from pyspark_zkafka.formats.protobuf import parse, schema_of
 from pyspark_zkafka.model.records import projection_problems
 
 ORDER = """
@@ -25,64 +25,6 @@ message Other { message Inner { bool b = 1; } enum E { A = 0; } message Second {
 """
 MONEY = 'syntax = "proto3"; package common; message Money { string currency = 1; sint64 cents = 2; }'
 REFERENCES = {"common/money.proto": MONEY}
-
-
-def one(fields: str, more: str = "", syntax: str = "proto3") -> ProtobufSchema:
-    """Return a schema with one message of the given fields."""
-    imports = "".join(
-        f'import "google/protobuf/{f}.proto";' for f in ("timestamp", "duration", "any", "wrappers", "struct")
-    )
-    return parse(f'syntax = "{syntax}"; {imports} message M {{ {fields} }} {more}')
-
-
-def elements(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("element", kind, nullable=False))
-
-
-TYPES = [
-    ("int32 f = 1;", pa.int32()),
-    ("sint32 f = 1;", pa.int32()),
-    ("sfixed32 f = 1;", pa.int32()),
-    ("uint32 f = 1;", pa.int32()),
-    ("fixed32 f = 1;", pa.int32()),
-    ("int64 f = 1;", pa.int64()),
-    ("sint64 f = 1;", pa.int64()),
-    ("sfixed64 f = 1;", pa.int64()),
-    ("uint64 f = 1;", pa.int64()),
-    ("fixed64 f = 1;", pa.int64()),
-    ("float f = 1;", pa.float32()),
-    ("double f = 1;", pa.float64()),
-    ("bool f = 1;", pa.bool_()),
-    ("string f = 1;", pa.string()),
-    ("bytes f = 1;", pa.binary()),
-    ("enum E { A = 0; } E f = 1;", pa.string()),
-    ("optional int32 f = 1;", pa.int32()),
-    ("oneof o { int32 f = 1; }", pa.int32()),
-    ("google.protobuf.Timestamp f = 1;", pa.timestamp("us", "UTC")),
-    ("google.protobuf.Duration f = 1;", pa.duration("us")),
-    ("google.protobuf.Int32Value f = 1;", pa.struct([("value", pa.int32())])),
-    ("google.protobuf.Any f = 1;", pa.struct([("type_url", pa.string()), ("value", pa.binary())])),
-    ("message N { int32 i = 1; } N f = 1;", pa.struct([("i", pa.int32())])),
-    ("repeated string f = 1;", elements(pa.string())),
-    ("repeated google.protobuf.Timestamp f = 1;", elements(pa.timestamp("us", "UTC"))),
-    ("map<string, int64> f = 1;", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))),
-]
-
-
-def test_types() -> None:
-    """Each field has the type that Spark's from_protobuf gives it by default."""
-    schema = one(" ".join(text.replace("f = 1", f"f{n} = {n}") for n, (text, _) in enumerate(TYPES, 1)))
-    assert {TYPES[n][0]: field.type for n, field in enumerate(schema.type)} == dict(TYPES)
-    assert all(field.nullable for field in schema.type)
-
-
-def test_types_of_proto2() -> None:
-    """A required field is not nullable, a group is a struct, and a field of a message without fields is left out."""
-    group = pa.struct([pa.field("i", pa.int32())])
-    schema = one(
-        "required int32 f = 1; optional group G = 2 { optional int32 i = 1; } optional E e = 3;", "message E {}", "proto2"
-    )
-    assert schema.type == pa.struct([pa.field("f", pa.int32(), nullable=False), pa.field("g", group)])
 
 
 def test_references() -> None:
@@ -332,10 +274,3 @@ def test_messages_without_fields(fields: str) -> None:
     schema = parse(f'syntax = "proto3"; message A {{ {fields} }}')
     with pytest.raises(OptionError, match="A has no fields that Spark has a type for; choose another message"):
         _ = schema.type
-
-
-def test_recursion_that_is_left_out() -> None:
-    """A message that contains itself is decoded without the field that contains it."""
-    schema = parse('syntax = "proto3"; message A { int32 n = 1; A a = 2; }')
-    decoded = schema.decoder(None, pa.struct([("n", pa.int32())])).decode(pa.array([b"\x08\5\x12\2\x08\6"], pa.binary()))
-    assert decoded.column.to_pylist() == [{"n": 5}]

@@ -40,66 +40,11 @@ def encode(schema: ProtobufSchema, *rows: Any, kind: pa.DataType | None = None) 
     return encoded
 
 
-def test_absent_fields() -> None:
-    """A field that is not on the wire is null, as in Spark, and an absent list or map is empty."""
-    schema = one("int32 i = 1; optional int32 o = 2; string s = 3; repeated int32 l = 4; map<string, int32> m = 5;")
-    assert fields_of(schema, b"") == {"i": None, "o": None, "s": None, "l": [], "m": []}
-    assert fields_of(schema, b"\x10\x00") == {"i": None, "o": 0, "s": None, "l": [], "m": []}
-
-
 def test_entries_of_maps() -> None:
     """Map entries are in the order of their keys, since the runtime's own order differs from process to process."""
     schema = one("map<string, int32> m = 1;")
     payload = b"".join(b"\x0a\x05\x0a\x01%c\x10\x01" % key for key in b"lkjihgfedcba")
     assert [key for key, _ in fields_of(schema, payload)["m"]] == list("abcdefghijkl")
-
-
-def test_negative_zero_is_on_the_wire() -> None:
-    """In a field without presence, -0.0 and NaN are written, and 0.0 is absent."""
-    schema = one("double d = 1; float f = 2;")
-    assert str(fields_of(schema, b"\x09\0\0\0\0\0\0\0\x80\x15\0\0\0\x80")) == "{'d': -0.0, 'f': -0.0}"
-
-
-def test_oneof() -> None:
-    """The fields of a oneof are columns, and the field that was not set is null."""
-    schema = one("oneof o { int32 i = 1; string s = 2; }")
-    assert fields_of(schema, b"\x08\0") == {"i": 0, "s": None}
-    assert fields_of(schema, b"\x12\0") == {"i": None, "s": ""}
-
-
-def test_defaults_of_proto2() -> None:
-    """An absent field has its default, or null without a default; a missing required field is malformed."""
-    schema = one("optional int32 i = 1 [default = 7]; optional int32 o = 2; required int32 r = 3;", "proto2")
-    assert fields_of(schema, b"\x18\0") == {"i": 7, "o": None, "r": 0}
-    assert decode(schema, b"\x08\0").malformed == {0: "required fields are missing: r"}
-
-
-def test_unsigned_numbers() -> None:
-    """Unsigned numbers keep their bits, so that large ones are negative, as in Spark."""
-    schema = one("uint32 a = 1; fixed64 b = 2;")
-    payload = b"\x08\xff\xff\xff\xff\x0f\x11" + b"\xfe" + b"\xff" * 7
-    assert fields_of(schema, payload) == {"a": -1, "b": -2}
-    assert encode(schema, {"a": -1, "b": -2}) == [payload]
-
-
-def test_enums() -> None:
-    """An enum has the first name of its number; an unknown number has Java's text in proto3, and is malformed in proto2."""
-    enum = "enum E { option allow_alias = true; A = 0; B = 1; C = 1; }"
-    assert fields_of(one(f"{enum} repeated E e = 1;"), b"\x0a\3\0\1\5") == {"e": ["A", "B", "UNKNOWN_ENUM_VALUE_E_5"]}
-    refused = decode(one(f"{enum} optional E e = 1;", "proto2"), b"\x08\5")
-    assert refused.malformed == {0: "field e, number 1, has a value that its type does not allow"}
-
-
-def test_times() -> None:
-    """Timestamps and durations are cut to microseconds towards zero; a value outside 64 bits is malformed."""
-    schema = one("google.protobuf.Timestamp t = 1; google.protobuf.Duration d = 2;")
-    decoded = decode(
-        schema,
-        b"\x0a\x05\x08\x01\x10\xcf\x0f\x12\x0b\x10\xb1\xf0\xff\xff\xff\xff\xff\xff\xff\x01",
-        b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f",
-    )
-    assert decoded.malformed == {1: "a time in field t, number 1, is outside 64 bits of microseconds"}
-    assert [decoded.column.field(i)[0].value for i in (0, 1)] == [1_000_001, -1]
 
 
 def test_messages_with_the_names_of_times() -> None:
@@ -111,12 +56,27 @@ def test_messages_with_the_names_of_times() -> None:
     assert fields_of(schema, encode(schema, row)[0] or b"") == row
 
 
-def test_unknown_fields() -> None:
-    """Fields with unknown numbers are ignored. A known number with another wire type makes the record malformed."""
-    schema = one("int32 i = 1;")
-    decoded = decode(schema, b"\x08\5\x7a\1a", b"\x0a\1a", b"\x08\6")
-    assert decoded.column.to_pylist() == [{"i": 5}, None, {"i": 6}]
-    assert decoded.malformed == {1: "field i, number 1, has a value that its type does not allow"}
+@pytest.mark.parametrize(
+    ("fields", "syntax", "payload", "reason"),
+    [
+        ("int32 i = 1;", "proto3", b"\x0a\1a", "field i, number 1, has a value that its type does not allow"),
+        ("enum E { A = 0; } optional E e = 1;", "proto2", b"\x08\5", "field e, number 1, has a value that its type does"),
+        ("optional int32 i = 1; required int32 r = 2;", "proto2", b"\x08\0", "required fields are missing: r"),
+        (
+            "google.protobuf.Timestamp t = 1;",
+            "proto3",
+            b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f",
+            "a time in field t, number 1, is outside 64 bits of microseconds",
+        ),
+    ],
+    ids=["another wire type", "unknown number of an enum", "missing field", "time"],
+)
+def test_reasons(fields: str, syntax: str, payload: bytes, reason: str) -> None:
+    """A message that does not fit its schema is null with the field and the reason."""
+    decoded = decode(one(fields, syntax), None, payload)
+    assert decoded.column.to_pylist() == [None, None]
+    assert list(decoded.malformed) == [1]
+    assert decoded.malformed[1].startswith(reason)
 
 
 def test_malformed_bytes() -> None:

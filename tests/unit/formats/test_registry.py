@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import ssl
 import sys
-import threading
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +21,7 @@ from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchem
 from pyspark_zkafka.options.values import RegistryOptions
 from pyspark_zkafka.retries import Timing
 from tests.support.certificates import Authority
+from tests.support.web_server import WebRequest, WebServer
 
 OPTIONS = RegistryOptions(("http://registry:8081",), ())
 
@@ -70,6 +68,15 @@ def stored(schema: Schema, number: int = 7) -> RegisteredSchema:
     return RegisteredSchema("t-value", 1, number, None, schema)
 
 
+def asks(found: Registry) -> dict[str, Callable[[], object]]:
+    """Return one request of each kind."""
+    return {
+        "schema": lambda: found.schema(7),
+        "subject": lambda: found.subject("s"),
+        "register": lambda: found.register("s", StoredSchema("x", "AVRO"), auto=True, normalize=False),
+    }
+
+
 UNKNOWN = SchemaRegistryError(404, 40403, "Schema not found")
 AWAY = httpx.ConnectError("Connection refused")
 
@@ -86,7 +93,7 @@ class TestSchemasOfIds:
     def test_context(self) -> None:
         """An id is requested in the context of the subject, and cached for that context."""
         found, client, _ = registry(Schema("x"), Schema("y"))
-        assert (found.schema(7).text, found.schema(7, ":.staging:").text, found.schema(7).text) == ("x", "y", "x")
+        assert [found.schema(7, context).text for context in ("", ":.staging:", "")] == ["x", "y", "x"]
         assert client.requests == [("get_schema", 7), ("get_schema", 7, ":.staging:")]
 
     def test_guid(self) -> None:
@@ -104,7 +111,7 @@ class TestSchemasOfIds:
         with pytest.raises(UnknownSchema, match="the registry has no schema id 2147483648"):
             found.schema(1 << 31)
 
-    def test_unknown(self) -> None:
+    def test_unknown_id(self) -> None:
         """An unknown id is requested again after 30 seconds."""
         found, client, clock = registry(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, Schema("x"))
         for _ in range(2):
@@ -121,13 +128,14 @@ class TestSchemasOfIds:
     def test_propagation(self) -> None:
         """A schema that a registry receives within a second is not unknown. Many unknown ids wait three times in all."""
         found, client, clock = registry(UNKNOWN, Schema("x"), UNKNOWN, Schema("y"), UNKNOWN)
-        assert (found.schema(6).text, found.schema(7).text) == ("x", "y")
+        assert [found.schema(number).text for number in (6, 7)] == ["x", "y"]
         assert clock.now == 102
         for _ in range(2):
             for unknown in range(10, 15):
                 with pytest.raises(UnknownSchema):
                     found.schema(unknown)
-        assert (len(client.requests), clock.now) == (4 + 6, 103)
+        assert len(client.requests) == 4 + 6
+        assert clock.now == 103
 
     def test_many_unknown(self) -> None:
         """Unknown ids are forgotten once they may be requested again."""
@@ -269,11 +277,6 @@ class TestOutages:
                 found.schema(7)
             assert "Bearer" not in f"{caplog.text}{caught.value}"
 
-    def test_cached_schemas(self) -> None:
-        """A cached schema needs no registry."""
-        found, _, _ = registry(Schema("x"), AWAY)
-        assert found.schema(7) is found.schema(7)
-
     @pytest.mark.parametrize(
         ("failure", "condition"),
         [
@@ -292,7 +295,9 @@ class TestOutages:
         found, client, _ = registry(failure)
         with pytest.raises(errors.SchemaRegistryRefused) as caught:
             found.schema(7)
-        assert (caught.value.condition, caught.value.retriable, len(client.requests)) == (condition, False, 1)
+        assert caught.value.condition == condition
+        assert not caught.value.retriable
+        assert len(client.requests) == 1
 
     @pytest.mark.parametrize("client", [SimpleNamespace(), SimpleNamespace(get_schema=lambda: None)])
     def test_another_client(self, client: object) -> None:
@@ -309,76 +314,39 @@ class TestOutages:
             found.schema(7)
 
 
-@contextmanager
-def server(status: int, body: bytes) -> Iterator[tuple[str, list[Any]]]:
-    """Run a web server with a single response; yield its address and the requests it gets."""
-    requests: list[Any] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requests.append((self.path, dict(self.headers)))
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET  # noqa: N815 - the name that http.server calls
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}", requests
-        running.shutdown()
-        thread.join()
-
-
 def test_login() -> None:
     """Confluent's client logs in with the options' user, tries each address and reads the response."""
-    with server(200, b'{"schema": "x", "schemaType": "JSON"}') as (url, requests):
-        options = RegistryOptions(("http://127.0.0.1:1", url), (("basic.auth.user.info", "alice:secret"),))
+    with WebServer({"schema": "x", "schemaType": "JSON"}) as server:
+        options = RegistryOptions(("http://127.0.0.1:1", server.url), (("basic.auth.user.info", "alice:secret"),))
         found = Registry(options)
         assert found.schema(7) == StoredSchema("x", "JSON", id=7)
         found.close()
-    assert requests[0][0] == "/schemas/ids/7"
-    assert requests[0][1]["Authorization"] == "Basic YWxpY2U6c2VjcmV0"
+    assert server.received[0] == WebRequest("/schemas/ids/7", "Basic YWxpY2U6c2VjcmV0", "")
+
+
+_ANSWERS = [
+    b"", b"<html>", b"null", b"[]", b"5", b"{}", b"[" * 100_000, b'{"id": 1, "schema": null}', b'{"id": "x", "schema": {}}',
+    b'{"id": 1, "schema": "x", "references": 5}',
+]  # fmt: skip
+_IDS = [b"null", b'"x"', b"-1", b"99999999999"]
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "kinds"),
     [
-        b"", b"<html>", b"null", b"[]", b"5", b"{}", b"[" * 100_000, b'{"id": 1, "schema": null}',
-        b'{"id": "x", "schema": {}}', b'{"id": 1, "schema": "x", "references": 5}',
+        *((answer, ("schema", "subject")) for answer in _ANSWERS),
+        *((b'{"id": %s, "schema": "x"}' % number, ("subject", "register")) for number in _IDS),
     ],
-)  # fmt: skip
-def test_other_answers(answer: bytes) -> None:
-    """An address that answers with a web page, or with other JSON, is no registry. Nothing of the answer is kept."""
-    with server(200, answer) as (url, _):
-        found = Registry(RegistryOptions((url,), ()))
-        for ask in (lambda: found.schema(7), lambda: found.subject("s")):
+)
+def test_other_answers(answer: bytes, kinds: tuple[str, ...]) -> None:
+    """An address that answers with a web page, other JSON, or an id that does not fit into a payload is no registry."""
+    with WebServer(answer) as server:
+        found = Registry(RegistryOptions((server.url,), ()))
+        for kind in kinds:
             with pytest.raises(
                 errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer as a schema reg"
             ):
-                ask()
-        found.close()
-
-
-@pytest.mark.parametrize("number", ["null", '"x"', "-1", "99999999999"])
-def test_other_ids(number: str) -> None:
-    """An answer whose id does not fit into a payload is none of a registry."""
-    with server(200, f'{{"id": {number}, "schema": "x"}}'.encode()) as (url, _):
-        found = Registry(RegistryOptions((url,), ()))
-        asks = (
-            lambda: found.subject("s"),
-            lambda: found.register("s", StoredSchema("x", "AVRO"), auto=True, normalize=False),
-        )
-        for ask in asks:
-            with pytest.raises(
-                errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer as a schema reg"
-            ):
-                ask()
+                asks(found)[kind]()
         found.close()
 
 
@@ -387,12 +355,7 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("confluent_kafka.schema_registry")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "authlib.integrations.httpx_client", None)
-    found = Registry(OPTIONS)
-    for ask in (
-        lambda: found.schema(7),
-        lambda: found.subject("s"),
-        lambda: found.register("s", StoredSchema("x", "AVRO"), auto=True, normalize=False),
-    ):
+    for ask in asks(Registry(OPTIONS)).values():
         with pytest.raises(errors.OptionError, match=r"FORMAT_LIBRARY_MISSING.*the package authlib.*\[schema-registry\]'"):
             ask()
 

@@ -160,15 +160,15 @@ def test_exponential_defaults() -> None:
 
 
 def test_recursion_as_deep_as_the_frame() -> None:
-    """A frame may ask for any number of levels of a record or message that contains itself."""
+    """A frame may ask for any number of levels of a record or message that contains itself; deeper levels are skipped."""
     type = pa.struct(
         [("v", pa.int32()), ("next", pa.struct([("v", pa.int32()), ("next", pa.struct([("v", pa.int32())]))]))]
     )
     proto = protobuf.parse('syntax = "proto3"; message A { int32 v = 1; A next = 2; }')
     fields = '[{"name": "v", "type": ["null", "int"]}, {"name": "next", "type": ["null", "A"]}]'
     schemas: dict[Schema, bytes] = {
-        proto: bytes.fromhex("08011206080212020803"),
-        avro.parse(f'{{"type": "record", "name": "A", "fields": {fields}}}'): bytes.fromhex("020202020402020600"),
+        proto: bytes.fromhex("0801120a08021206080312020804"),
+        avro.parse(f'{{"type": "record", "name": "A", "fields": {fields}}}'): bytes.fromhex("020202020402020602020800"),
     }
     for schema, payload in schemas.items():
         assert not list(projection_problems("value", type, schema.projection(type)))

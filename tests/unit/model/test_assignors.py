@@ -90,28 +90,44 @@ def test_the_two_round_robins_swap_all_owners() -> None:
 # --- worked examples of the articles
 
 
-@pytest.mark.parametrize("strategy", ["legacy-range", "range"])
-def test_articles_four_partitions_two_consumers(strategy: str) -> None:
-    """The articles' algorithm and Kafka's agree if there is no remainder."""
-    # "apache kafka系列之在zookeeper中存储结构" (oschina 360060)
-    topic1 = subscribers({"topic1": 4}, C0="topic1", C1="topic1")
-    assert table(assign(strategy, topic1)) == {"C0": ["topic1p0", "topic1p1"], "C1": ["topic1p2", "topic1p3"]}
+# "apache kafka系列之在zookeeper中存储结构" (oschina 360060): topic1, and report-log with three nodes of one thread
+TOPIC1 = subscribers({"topic1": 4}, C0="topic1", C1="topic1")
+REPORT_LOG = subscribers({"report-log": 4}, node1="report-log", node2="report-log", node3="report-log")
+T0_T1 = subscribers({"t0": 3, "t1": 3}, C0="t0 t1", C1="t0 t1")
+UNEVEN = subscribers({"t0": 1, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
+MORE_UNEVEN = subscribers({"t0": 2, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
+BOTH_RANGES, BOTH_ROUND_ROBINS = ("range", "legacy-range"), ("roundrobin", "roundrobin-0.8")
+
+
+EXAMPLES: list[tuple[tuple[str, ...], Subscribers, dict[str, str]]] = [
+    # Without a remainder, the articles' algorithm and Kafka's agree.
+    (BOTH_RANGES, TOPIC1, {"C0": "topic1p0 topic1p1", "C1": "topic1p2 topic1p3"}),
+    # The articles' own example shows that with Kafka the last thread gets a partition, too ...
+    (("range",), REPORT_LOG, {"node1": "report-logp0 report-logp1", "node2": "report-logp2", "node3": "report-logp3"}),
+    # ... but contradicts their formula: M is 4 / 3 rounded up, so nothing is left for node3.
+    (("legacy-range",), REPORT_LOG, {"node1": "report-logp0 report-logp1", "node2": "report-logp2 report-logp3"}),
+    # RangeAssignor of kafka-clients 2.0 assigns each topic separately, so the first consumer gets more of each topic.
+    # 3 / 2 rounded up happens to give the same result.
+    (BOTH_RANGES, T0_T1, {"C0": "t0p0 t0p1 t1p0 t1p1", "C1": "t0p2 t1p2"}),
+    # RoundRobinAssignor of kafka-clients 2.0 assigns all topics together, so both consumers get the same number. It
+    # orders by topic and number; the old consumer orders by hashes, whose order is the same for names that differ in
+    # one digit.
+    (BOTH_ROUND_ROBINS, T0_T1, {"C0": "t0p0 t0p2 t1p1", "C1": "t0p1 t1p0 t1p2"}),
+    # A consumer that does not read the topic is skipped, so counts can be uneven, here even with range.
+    ((*BOTH_RANGES, *BOTH_ROUND_ROBINS), UNEVEN, {"C0": "t0p0", "C1": "t1p0", "C2": "t1p1 t2p0 t2p1 t2p2"}),
+    # With one more partition than in the article's example, range and round robin differ.
+    (("range",), MORE_UNEVEN, {"C0": "t0p0", "C1": "t0p1 t1p0", "C2": "t1p1 t2p0 t2p1 t2p2"}),
+    (("roundrobin",), MORE_UNEVEN, {"C0": "t0p0", "C1": "t0p1 t1p1", "C2": "t1p0 t2p0 t2p1 t2p2"}),
+]
 
 
 @pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [
-        # The articles' own example shows what Kafka does ...
-        ("range", {"node1": ["report-logp0", "report-logp1"], "node2": ["report-logp2"], "node3": ["report-logp3"]}),
-        # ... but contradicts their formula: M is 4 / 3 rounded up, so nothing is left for node3.
-        ("legacy-range", {"node1": ["report-logp0", "report-logp1"], "node2": ["report-logp2", "report-logp3"]}),
-    ],
+    ("strategy", "group", "expected"),
+    [(strategy, group, expected) for strategies, group, expected in EXAMPLES for strategy in strategies],
 )
-def test_articles_four_partitions_three_threads(strategy: str, expected: Table) -> None:
-    """Kafka follows the articles' example, not their formula: the last thread gets a partition, too."""
-    # the same article: report-log, three nodes of one thread
-    report_log = subscribers({"report-log": 4}, node1="report-log", node2="report-log", node3="report-log")
-    assert table(assign(strategy, report_log)) == expected
+def test_examples_of_articles(strategy: str, group: Subscribers, expected: dict[str, str]) -> None:
+    """Assignments equal those of the articles' examples, except where Kafka differs from their formula."""
+    assert table(assign(strategy, group)) == {owner: names.split() for owner, names in expected.items()}
 
 
 @pytest.mark.parametrize("strategy", ["legacy-range", "range"])
@@ -122,45 +138,6 @@ def test_articles_four_partitions_six_threads(strategy: str, started: list[str])
     members = {node: ConsumerRegistration({"report-log": 2}) for node in started}
     report_log = Subscribers(threads_by_topic(members, ["report-log"]), {"report-log": (0, 1, 2, 3)})
     assert list(assign(strategy, report_log).values()) == ["node1-0", "node1-1", "node2-0", "node2-1"]
-
-
-T0_T1 = subscribers({"t0": 3, "t1": 3}, C0="t0 t1", C1="t0 t1")
-
-
-@pytest.mark.parametrize("strategy", ["range", "legacy-range"])
-def test_articles_range(strategy: str) -> None:
-    """The range assignor assigns each topic separately, so the first consumer gets more of each topic."""
-    # RangeAssignor of kafka-clients 2.0; 3 / 2 rounded up happens to give the same result
-    assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p1", "t1p0", "t1p1"], "C1": ["t0p2", "t1p2"]}
-
-
-@pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8"])
-def test_articles_round_robin(strategy: str) -> None:
-    """The round-robin assignor assigns all topics together, so both consumers get the same number."""
-    # RoundRobinAssignor of kafka-clients 2.0, which orders by topic and number; the old consumer orders by
-    # hashes, whose order is the same for names that differ in one digit
-    assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p2", "t1p1"], "C1": ["t0p1", "t1p0", "t1p2"]}
-
-
-@pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8", "range", "legacy-range"])
-def test_articles_different_subscriptions(strategy: str) -> None:
-    """A consumer that does not read the topic is skipped, so counts can be uneven, here even with range."""
-    uneven = subscribers({"t0": 1, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
-    expected = {"C0": ["t0p0"], "C1": ["t1p0"], "C2": ["t1p1", "t2p0", "t2p1", "t2p2"]}
-    assert table(assign(strategy, uneven)) == expected
-
-
-@pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [
-        ("range", {"C0": ["t0p0"], "C1": ["t0p1", "t1p0"], "C2": ["t1p1", "t2p0", "t2p1", "t2p2"]}),
-        ("roundrobin", {"C0": ["t0p0"], "C1": ["t0p1", "t1p1"], "C2": ["t1p0", "t2p0", "t2p1", "t2p2"]}),
-    ],
-)
-def test_range_and_round_robin_differ_with_different_subscriptions(strategy: str, expected: Table) -> None:
-    """With one more partition than in the article's example, range and round robin differ."""
-    uneven = subscribers({"t0": 2, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
-    assert table(assign(strategy, uneven)) == expected
 
 
 # --- the strategies

@@ -35,13 +35,7 @@ def valid(**changes: Any) -> dict[str, Any]:
 def test_text() -> None:
     """The text has a version, topics by name, partitions by number, and committed offsets if known."""
     assert json.dumps(OFFSET.to_json()) == TEXT
-
-
-def test_back() -> None:
-    """An offset is the same after it was written and read."""
-    found = StreamOffset.from_json(json.loads(TEXT))
-    assert found == OFFSET
-    assert json.dumps(found.to_json()) == TEXT
+    assert StreamOffset.from_json(json.loads(TEXT)) == OFFSET
 
 
 def test_stores() -> None:
@@ -61,6 +55,8 @@ def test_stores() -> None:
 
 IN_ZOOKEEPER, IN_KAFKA = Range(10, 20, 10, 7), Range(10, 20, 5)
 LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("kafka", 5, None, (10, 20))
+HAS_LEFT_KAFKA = IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,))
+HAS_LEFT_BOTH = Range(20, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER))
 
 
 @pytest.mark.parametrize(
@@ -76,24 +72,9 @@ LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("
         (IN_KAFKA, None, "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
         (IN_KAFKA, "kafka zookeeper", "zookeeper", IN_KAFKA._replace(elsewhere=(LEFT_KAFKA,))),
         # What the query has left in a store is kept until it commits there again.
-        (
-            IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)),
-            "zookeeper",
-            "kafka",
-            Range(10, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
-        ),
-        (
-            IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)),
-            "zookeeper",
-            "kafka zookeeper",
-            IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,)),
-        ),
-        (
-            Range(20, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
-            "kafka",
-            "zookeeper",
-            Range(20, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER)),
-        ),
+        (HAS_LEFT_KAFKA, "zookeeper", "kafka", Range(10, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER))),
+        (HAS_LEFT_KAFKA, "zookeeper", "kafka zookeeper", HAS_LEFT_KAFKA),
+        (HAS_LEFT_BOTH, "kafka", "zookeeper", HAS_LEFT_BOTH),
         # Nothing is left in a store in which the group had no offset, and nothing was committed without a group.
         (Range(10, 20), "kafka", "zookeeper", Range(10, 20)),
         (Range(10, 20), None, "zookeeper", Range(10, 20)),
@@ -101,12 +82,7 @@ LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("
         (Range(10, 20), "", "zookeeper", Range(20, 20)),
         (Range(10, 20), "", "kafka zookeeper", Range(20, 20)),
         # The query has left its group.
-        (
-            Range(30, 40, 10, 7, 20),
-            "zookeeper",
-            "kafka",
-            Range(30, 40, elsewhere=(LeftOffset("zookeeper", 10, 7, (20,)),)),
-        ),
+        (Range(30, 40, 10, 7, 20), "zookeeper", "kafka", Range(30, 40, elsewhere=(LEFT_ZOOKEEPER,))),
     ],
 )
 def test_other_stores(before: Range, stores: str | None, now: str, moved: Range) -> None:
@@ -141,7 +117,8 @@ def test_empty() -> None:
 
 def test_planned_range() -> None:
     """A planned range is half-open."""
-    assert (Range(3, 9).size, Range(3, 3).size) == (6, 0)
+    assert Range(3, 9).size == 6
+    assert Range(3, 3).size == 0
 
 
 def test_first_identity() -> None:
@@ -233,15 +210,9 @@ def test_another_topic_of_the_same_name(
                 {"0": ["1", "5"]},
                 {"0": "15"},
                 {"0": [False, True]},
-                {"x": [1, 5]},
-                {"": [1, 5]},
-                {"-1": [1, 5]},
-                {"+0": [1, 5]},
-                {"0 ": [1, 5]},
-                {"00": [1, 5]},
-                {"\u0663": [1, 5]},
             )
         ),
+        *(valid(partitions={number: [1, 5]}) for number in ("x", "", "-1", "+0", "0 ", "00", "\u0663")),
         *(valid(known=bad) for bad in (None, "1", 1.0, -1, True)),
         *(valid(id=bad) for bad in (7, ["i"])),
         *(valid(czxid=bad) for bad in ("7", 7.0, False)),

@@ -31,4 +31,4 @@ def test_refreshing() -> None:
 def test_names() -> None:
     """An error message has Java's name of a known code, and the number of an unknown one."""
     assert all(name_of(code) == name for code, name, *_ in JAVA)
-    assert (name_of(NONE), name_of(9999), name_of(-2)) == ("NONE", "error 9999", "error -2")
+    assert [name_of(code) for code in (NONE, 9999, -2)] == ["NONE", "error 9999", "error -2"]

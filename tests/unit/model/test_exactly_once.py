@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -46,6 +47,18 @@ NOWHERE = OtherEntries({}, {})
 Script = Sequence[tuple[Step, Any]]
 
 
+def looks(
+    own: Entry | None,
+    entries: dict[int, Entry],
+    others: Mapping[str, Sequence[Entry]] = MappingProxyType({}),
+    former: Mapping[str, Sequence[Entry]] = MappingProxyType({}),
+    *,
+    earlier: bool = False,
+) -> Script:
+    """Return the steps in which a slot reads its own entry, its ledger, and what the query has recorded elsewhere."""
+    return [(Begin(), own), (ReadLedger(), entries), (ReadOthers(earlier), OtherEntries(others, former))]
+
+
 def follow(attempt: Attempt, script: Script) -> Result:
     """Return the task's result after exactly these steps, each paired with its answer."""
     steps, answer = write_slot(attempt), None
@@ -73,7 +86,7 @@ def failure(attempt: Attempt, script: Script) -> LedgerError:
 @pytest.mark.parametrize("entries", [{}, {0: replace(OTHER, batch=6)}, {0: replace(OTHER, run="new")}])
 def test_first(entries: dict[int, Entry]) -> None:
     """A slot without an entry reads the others, and writes if no other run has recorded this micro-batch."""
-    script = [(Begin(), None), (ReadLedger(), entries), (ReadOthers(), NOWHERE), (Send(), ROWS), (Commit(WRITTEN), None)]
+    script = [*looks(None, entries), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
@@ -85,7 +98,7 @@ def test_next_micro_batch() -> None:
 def test_first_micro_batch_of_a_run() -> None:
     """A slot that only another run has written before reads the others."""
     own = replace(BEFORE, run="old")
-    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), NOWHERE), (Send(), ROWS), (Commit(WRITTEN), None)]
+    script = [*looks(own, {1: own}), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
@@ -118,7 +131,7 @@ def test_no_rows() -> None:
 
 def test_no_rows_beside_others() -> None:
     """A slot without rows does not wait for other slots, but leaves them to the driver."""
-    script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE), (Send(), NONE)]
+    script = [*looks(None, {0: OTHER}), (Send(), NONE)]
     assert follow(ATTEMPT, script) == Result(0, was_written=False, is_open=True)
 
 
@@ -126,9 +139,7 @@ def test_waits() -> None:
     """A slot commits once this run has verified all slots that others have recorded, including those that appear late."""
     late, verified = replace(OTHER, slot=2), replace(OTHER, run="new")
     script: Script = [
-        (Begin(), None),
-        (ReadLedger(), {0: OTHER}),
-        (ReadOthers(), NOWHERE),
+        *looks(None, {0: OTHER}),
         (Send(), ROWS),
         (AwaitTasks((0,)), True),
         (ReadLedger(), {0: verified, 2: late}),
@@ -143,8 +154,7 @@ def test_waits() -> None:
 
 def test_waits_in_vain() -> None:
     """If a slot is not verified in time, the layout has changed, and the transaction is aborted."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
-    error = failure(ATTEMPT, [*looks, (Send(), ROWS), (AwaitTasks((0,)), False), (Abort(), None)])
+    error = failure(ATTEMPT, [*looks(None, {0: OTHER}), (Send(), ROWS), (AwaitTasks((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
     assert error.parameters["unverified"] == (0,)
     assert "slot(s) 0 were" in str(error)
@@ -153,15 +163,14 @@ def test_waits_in_vain() -> None:
 def test_overtaken_while_it_waits() -> None:
     """A slot's entry that a later micro-batch overwrites during the wait does not count as verified."""
     ahead = replace(OTHER, batch=8, run="newer")
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
     waits: Script = [(Send(), ROWS), (AwaitTasks((0,)), True), (ReadLedger(), {0: ahead}), (Abort(), None)]
-    assert failure(ATTEMPT, [*looks, *waits]).condition == "CHECKPOINT_ROLLED_BACK"
+    assert failure(ATTEMPT, [*looks(None, {0: OTHER}), *waits]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_two_runs_of_a_job() -> None:
     """A slot that another run of the job records during the sends is noticed before the commit."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), NOWHERE), (Send(), ROWS)]
-    error = failure(JOB, [*looks, (ReadLedger(), {0: OTHER}), (AwaitTasks((0,)), False), (Abort(), None)])
+    waits: Script = [(Send(), ROWS), (ReadLedger(), {0: OTHER}), (AwaitTasks((0,)), False), (Abort(), None)]
+    error = failure(JOB, [*looks(None, {0: replace(OTHER, batch=6)}), *waits])
     assert error.condition == "LAYOUT_CHANGED"
     assert "run the job again" in error.message
 
@@ -174,9 +183,7 @@ ELSEWHERE = {"old-8f1c (topic orders)": [replace(OTHER, batch=6), OTHER]}
 @pytest.mark.parametrize(("attempt", "with_earlier_name"), [(ATTEMPT, False), (JOB, True)])
 def test_renamed(attempt: Attempt, with_earlier_name: bool) -> None:
     """A write whose micro-batch another run recorded under another name stops before it sends a row."""
-    error = failure(
-        attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(with_earlier_name), OtherEntries(ELSEWHERE, {}))]
-    )
+    error = failure(attempt, looks(None, {}, ELSEWHERE, earlier=with_earlier_name))
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders), and" in error.message
     assert error.parameters["ledgers"] == ("old-8f1c (topic orders)",)
@@ -186,7 +193,7 @@ def test_renamed(attempt: Attempt, with_earlier_name: bool) -> None:
 @pytest.mark.parametrize("attempt", [NAMED, JOB])
 def test_renumbered(attempt: Attempt) -> None:
     """A write that may have recorded its micro-batch before its batchId was set or removed stops before it sends a row."""
-    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), OtherEntries({}, ELSEWHERE))])
+    error = failure(attempt, looks(None, {}, former=ELSEWHERE, earlier=True))
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders): this write may" in error.message
     assert error.parameters["ledgers"] == ("old-8f1c (topic orders)",)
@@ -196,43 +203,32 @@ def test_renumbered(attempt: Attempt) -> None:
 def test_renumbered_between_micro_batches(batch: int) -> None:
     """A former ledger does not stop a write if its entries belong to other micro-batches."""
     former = {"zkafka-8f1c-orders (topic orders)": [replace(OTHER, batch=batch)]}
-    script: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), OtherEntries({}, former)), (Send(), NONE)]
+    script: Script = [*looks(None, {}, former=former, earlier=True), (Send(), NONE)]
     assert follow(JOB, script) == Result(0, was_written=False)
 
 
 def test_numbered_before() -> None:
     """A job that has a ledger does not look for a former one, since a query may be at the same number by chance."""
-    script: Script = [
-        (Begin(), None),
-        (ReadLedger(), {0: replace(OTHER, batch=6)}),
-        (ReadOthers(), NOWHERE),
-        (Send(), NONE),
-    ]
+    script = [*looks(None, {0: replace(OTHER, batch=6)}), (Send(), NONE)]
     assert follow(JOB, script) == Result(0, was_written=False)
 
 
 def test_numbered_in_this_batch() -> None:
     """A write that has recorded a slot of this batch does not look for a former ledger, since it was accepted before."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
-    assert follow(NAMED, [*looks, (Send(), NONE)]) == Result(0, was_written=False, is_open=True)
+    assert follow(NAMED, [*looks(None, {0: OTHER}), (Send(), NONE)]) == Result(0, was_written=False, is_open=True)
 
 
 def test_renamed_and_rolled_back() -> None:
     """A write that is behind a micro-batch recorded under another name stops."""
     ahead = {"old-8f1c (topic orders)": [replace(OTHER, batch=8)]}
-    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), OtherEntries(ahead, {}))])
+    error = failure(ATTEMPT, looks(None, {}, ahead))
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_renamed_between_micro_batches() -> None:
     """A micro-batch that was never tried under the old name is written under the new one."""
-    script = [
-        (Begin(), None),
-        (ReadLedger(), {}),
-        (ReadOthers(), OtherEntries({"old": [replace(OTHER, batch=6)]}, {})),
-        (Send(), ROWS),
-    ]
-    assert follow(ATTEMPT, [*script, (Commit(WRITTEN), None)]) == Result(10, was_written=False)
+    script = [*looks(None, {}, {"old": [replace(OTHER, batch=6)]}), (Send(), ROWS), (Commit(WRITTEN), None)]
+    assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
 def test_waits_for_another_write() -> None:
@@ -240,9 +236,7 @@ def test_waits_for_another_write() -> None:
     repeated = {"old-8f1c (topic orders)": [replace(OTHER, run="new", write="w1")]}
     ledgers = tuple(ELSEWHERE)
     script: Script = [
-        (Begin(), None),
-        (ReadLedger(), {}),
-        (ReadOthers(True), OtherEntries(ELSEWHERE, {})),
+        *looks(None, {}, ELSEWHERE, earlier=True),
         (Send(), ROWS),
         (AwaitTasks((), ledgers), True),
         (ReadLedger(), {}),
@@ -259,15 +253,15 @@ def test_next_to_another_write(attempt: Attempt) -> None:
     These may come after it, or need its cores.
     """
     recorded = replace(OTHER, run=attempt.run, write=attempt.write)
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: recorded}), (ReadOthers(), OtherEntries(ELSEWHERE, {}))]
     commit = Commit(replace(WRITTEN, write=attempt.write))
-    assert follow(attempt, [*looks, (Send(), ROWS), (commit, None)]) == Result(10, was_written=False)
+    script = [*looks(None, {0: recorded}, ELSEWHERE), (Send(), ROWS), (commit, None)]
+    assert follow(attempt, script) == Result(10, was_written=False)
 
 
 def test_waits_for_another_write_in_vain() -> None:
     """If the recorded write is not repeated, it was renamed, and the transaction is aborted."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), OtherEntries(ELSEWHERE, {}))]
-    error = failure(NAMED, [*looks, (Send(), ROWS), (AwaitTasks((), tuple(ELSEWHERE)), False), (Abort(), None)])
+    waits: Script = [(Send(), ROWS), (AwaitTasks((), tuple(ELSEWHERE)), False), (Abort(), None)]
+    error = failure(NAMED, [*looks(None, {}, ELSEWHERE, earlier=True), *waits])
     assert error.condition == "LEDGER_MOVED"
     assert "If nothing has changed, restart the query" in error.message
 
@@ -278,9 +272,8 @@ def test_waits_for_another_write_in_vain() -> None:
 def test_repeated_by_another_run() -> None:
     """A slot that another run has recorded is compared and marked as verified without waiting for others."""
     own = replace(WRITTEN_BEFORE, at_ms=5)
-    commit = Commit(replace(WRITTEN, at_ms=5))
-    looks: Script = [(ReadLedger(), {0: OTHER, 1: own}), (ReadOthers(), NOWHERE)]
-    assert follow(ATTEMPT, [(Begin(), own), *looks, (CountRows(), ROWS), (commit, None)]) == Result(10, was_written=True)
+    script = [*looks(own, {0: OTHER, 1: own}), (CountRows(), ROWS), (Commit(replace(WRITTEN, at_ms=5)), None)]
+    assert follow(ATTEMPT, script) == Result(10, was_written=True)
 
 
 def test_job_that_is_run_again() -> None:
@@ -298,9 +291,8 @@ def test_repeated_by_the_same_run() -> None:
 def test_repeated_by_another_write() -> None:
     """A slot recorded by an earlier try of a named write is marked as verified by this try."""
     own = replace(WRITTEN, write="w1")
-    looks: Script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), NOWHERE)]
     commit = Commit(replace(WRITTEN, write="w2"))
-    assert follow(NAMED, [*looks, (CountRows(), ROWS), (commit, None)]) == Result(10, was_written=True)
+    assert follow(NAMED, [*looks(own, {1: own}), (CountRows(), ROWS), (commit, None)]) == Result(10, was_written=True)
 
 
 def test_batch_job_repeats_a_task() -> None:
@@ -310,11 +302,8 @@ def test_batch_job_repeats_a_task() -> None:
 
 
 @pytest.mark.parametrize("found", [RowSet(9, "aa"), RowSet(10, "ab"), NONE])
-@pytest.mark.parametrize(
-    "before",
-    [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), NOWHERE)]],
-)
-def test_other_rows(before: list[tuple[Step, Any]], found: RowSet) -> None:
+@pytest.mark.parametrize("before", [[(Begin(), WRITTEN)], looks(WRITTEN_BEFORE, {1: WRITTEN_BEFORE})])
+def test_other_rows(before: Script, found: RowSet) -> None:
     """Another count or digest than any run has recorded is an error before anything is sent."""
     error = failure(ATTEMPT, [*before, (CountRows(), found)])
     assert error.condition == "ROWS_DIFFER"
@@ -334,7 +323,8 @@ def test_another_entry_is_ahead() -> None:
     """A slot that finds another slot's entry of a later micro-batch stops."""
     error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=9)})])
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
-    assert (error.parameters["slot"], error.parameters["recorded_batch"]) == (0, 9)
+    assert error.parameters["slot"] == 0
+    assert error.parameters["recorded_batch"] == 9
 
 
 def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
@@ -346,11 +336,7 @@ def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
 def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
     """A recorded slot stops if its query wrote the next micro-batch under another name before it was set back."""
     ahead = {"team-8f1c (topic orders)": [replace(OTHER, batch=8)]}
-    script: Script = [
-        (Begin(), WRITTEN_BEFORE),
-        (ReadLedger(), {1: WRITTEN_BEFORE}),
-        (ReadOthers(), OtherEntries(ahead, {})),
-    ]
+    script = looks(WRITTEN_BEFORE, {1: WRITTEN_BEFORE}, ahead)
     assert failure(ATTEMPT, script).condition == "CHECKPOINT_ROLLED_BACK"
 
 
@@ -381,9 +367,8 @@ def test_second_write_of_the_same_name_in_another_slot() -> None:
 )
 def test_no_second_write(other: Entry) -> None:
     """A write of another run, of this call or of an earlier micro-batch is no second write under the same name."""
-    with_earlier_name = other.batch < FOREACH.batch
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: other}), (ReadOthers(with_earlier_name), NOWHERE)]
-    assert follow(FOREACH, [*looks, (Send(), NONE)]) == Result(0, was_written=False, is_open=other.run == "old")
+    script = [*looks(None, {0: other}, earlier=other.batch < FOREACH.batch), (Send(), NONE)]
+    assert follow(FOREACH, script) == Result(0, was_written=False, is_open=other.run == "old")
 
 
 # --- another run at the same time --------------------------------------------------------------------------------------
@@ -414,7 +399,7 @@ def test_entry_before_this_run(since: int | None) -> None:
     """An entry of another run is an earlier run's, as far as the first task of a run can know."""
     own = replace(BEFORE, run="old")
     attempt = replace(ATTEMPT, since=since)
-    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), NOWHERE), (Send(), ROWS), (Commit(WRITTEN), None)]
+    script = [*looks(own, {1: own}), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(attempt, script) == Result(10, was_written=False)
 
 

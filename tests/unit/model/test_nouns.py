@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.model.nouns import (
-    Broker,
-    ClaimOwner,
-    ClusterSnapshot,
-    PartitionState,
-    TopicPartition,
-    session_text,
-)
+from pyspark_zkafka.model.nouns import Broker, ClaimOwner, ClusterSnapshot, PartitionState, TopicPartition, session_text
 
 SESSIONS = [
     (1, "0x1"),

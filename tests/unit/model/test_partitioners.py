@@ -78,7 +78,9 @@ def test_turns_go_on_in_the_next_batch() -> None:
     router = Router("t", 4, [0, 2, 3])
     first, counter = router.route(4, start=1)
     second, end = router.route(3, start=counter)
-    assert (first.tolist(), second.tolist(), end) == ([2, 3, 0, 2], [3, 0, 2], 8)
+    assert first.tolist() == [2, 3, 0, 2]
+    assert second.tolist() == [3, 0, 2]
+    assert end == 8
 
 
 def test_only_rows_that_take_a_turn_move_the_counter() -> None:
@@ -122,13 +124,6 @@ def test_empty_batches_route_to_nothing(partitioner: str) -> None:
         routed, counter = router.route(0, keys, pa.array([], pa.int32()), start=5)
         assert (routed.tolist(), counter) == ([], 5)
         assert routed.dtype == np.int32
-
-
-@pytest.mark.parametrize("partitioner", HASHES_OF_KEYS)
-def test_keys_of_another_type_are_refused(partitioner: str) -> None:
-    """Keys that are neither binary nor string are refused."""
-    with pytest.raises(OptionError, match=r"^\[BAD_KEY_TYPE\] .*bigint.*cast it to binary"):
-        Router("t", 3, [0], partitioner).route(1, pa.array([1]))
 
 
 def test_a_router_checks_what_it_is_made_of() -> None:
@@ -208,5 +203,8 @@ def test_one_huge_key_does_not_slow_the_others() -> None:
 @pytest.mark.parametrize("name", HASHES_OF_KEYS)
 def test_keys_that_cannot_be_hashed(name: str) -> None:
     """Keys that are neither binary nor string are refused by their type."""
-    with pytest.raises(OptionError, match=r"\[BAD_KEY_TYPE\] A column key of type bigint cannot be hashed"):
-        hash_keys(name, pa.array([1]))
+    for hashed in (lambda: hash_keys(name, pa.array([1])), lambda: Router("t", 3, [0], name).route(1, pa.array([1]))):
+        with pytest.raises(
+            OptionError, match=r"^\[BAD_KEY_TYPE\] A column key of type bigint cannot be hashed.*cast it to "
+        ):
+            hashed()

@@ -20,6 +20,16 @@ def halves(batch: Batch) -> tuple[Batch, Batch]:
     return Batch(batch.partition, 1, 5, 0.0), Batch(batch.partition, batch.records - 1, 5, 0.0)
 
 
+def producing(*waiting: Batch) -> Producing:
+    """Return a task with batches that has then been started, with broker 1 as the leader of all partitions."""
+    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    for batch in waiting:
+        task.add(batch)
+    task.lead({T0: 1, T1: 1})
+    task.start(ProducerId(7, 0))
+    return task
+
+
 def refused(code: int) -> Event:
     def answer(task: Producing, number: int) -> None:
         task.answer(number, 1, {T0: code}, 127.0)
@@ -41,11 +51,7 @@ def elect(task: Producing, number: int) -> None:
 )
 def test_timeout_after_acknowledgements(event: Event) -> None:
     """An acknowledgement restarts the timeout of waiting batches, also if the leader changes or refuses after it."""
-    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
-    for _ in range(16):
-        task.add(Batch(T0, 2, 10, 0.0))
-    task.lead({T0: 1})
-    task.start(ProducerId(7, 0))
+    task = producing(*(Batch(T0, 2, 10, 0.0) for _ in range(16)))
     sent = deque[Produce]()
     for acknowledged in range(14):
         sent += task.requests(9.0 * acknowledged, lambda broker: True)
@@ -60,9 +66,7 @@ def test_timeout_after_acknowledgements(event: Event) -> None:
 
 def test_new_batches_wait_for_the_new_producer_id() -> None:
     """Before the producer id changes, a batch that may have been written is sent again, and no batch after it."""
-    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
-    task.lead({T0: 1, T1: 1})
-    task.start(ProducerId(7, 0))
+    task = producing()
     task.add(Batch(T1, 2, 10, 0.0))
     task.answer(task.requests(0.0, lambda broker: True)[0].number, 1, {T1: NONE}, 0.0)
     unanswered = Batch(T1, 2, 10, 0.0)
@@ -82,9 +86,7 @@ def test_new_batches_wait_for_the_new_producer_id() -> None:
 @pytest.mark.parametrize("code", [NOT_ENOUGH_REPLICAS, UNKNOWN_PRODUCER_ID])
 def test_nothing_is_sent_after_a_drop(code: int) -> None:
     """A batch in flight is not sent again once the batches before or after it are dropped, until the next task begins."""
-    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
-    task.lead({T0: 1})
-    task.start(ProducerId(7, 0))
+    task = producing()
     for _ in range(2):
         task.add(Batch(T0, 2, 10, 0.0))
     (request,) = task.requests(0.0, lambda broker: True)
@@ -101,10 +103,8 @@ def test_nothing_is_sent_after_a_drop(code: int) -> None:
 
 def test_brokers_that_remember_one_batch() -> None:
     """With one batch in flight, the next one is sent once the first is acknowledged."""
-    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    task = producing()
     task.most_in_flight = 1
-    task.start(ProducerId(1, 0))
-    task.lead({T0: 1, T1: 1})
     for tp in (T0, T0, T1):
         task.add(Batch(tp, 1, 10, 0.0))
     (request,) = task.requests(0.0, lambda broker: True)

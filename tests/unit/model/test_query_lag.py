@@ -9,13 +9,7 @@ import pytest
 
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.query_lag import (
-    LagHistory,
-    QueryLag,
-    SourceOffsets,
-    parse_source_offsets,
-    query_lag,
-)
+from pyspark_zkafka.model.query_lag import LagHistory, QueryLag, SourceOffsets, parse_source_offsets, query_lag
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 READ = QueryLag("orders", "id", "run", 3, "2026-11-21T02:41:05.441Z", 0, records=10)
@@ -48,7 +42,9 @@ def test_a_repeated_micro_batch_has_no_lag(latest: str) -> None:
     found = parse_source_offsets(json.dumps(StreamOffset({T0: PlannedRange(1, 5)}).to_json()), latest)
     assert found is not None
     shown = lag(found)
-    assert (shown.metrics, shown.owned_partitions, shown.total_offsets_behind_latest) == ({}, None, None)
+    assert shown.metrics == {}
+    assert shown.owned_partitions is None
+    assert shown.total_offsets_behind_latest is None
 
 
 def test_offsets_behind_latest() -> None:
@@ -60,7 +56,8 @@ def test_offsets_behind_latest() -> None:
         "maxOffsetsBehindLatest": "10",
         "avgOffsetsBehindLatest": "5.0",
     }
-    assert (shown.owned_partitions, shown.total_offsets_behind_latest) == (2, 10)
+    assert shown.owned_partitions == 2
+    assert shown.total_offsets_behind_latest == 10
     assert shown.offsets_behind_latest == {T0: 10, T1: 0}
 
 
@@ -102,19 +99,25 @@ def test_commits_are_new_mzxids(batches: list[dict[TopicPartition, int | None]],
     assert history.commits == commits
 
 
-def test_uncommitted_offsets() -> None:
-    """Offsets that finished micro-batches have read but not committed are counted."""
-    shown = lag(offsets({T0: PlannedRange(9, 12, 4, 77), T1: PlannedRange(3, 4, 3, 78)}, {T0: 12, T1: 4}))
-    assert (shown.uncommitted_offsets, shown.commits) == (5, 0)
+LATEST = {T0: 12, T1: 4}
 
 
-def test_offsets_of_lost_partitions() -> None:
-    """A partition that the query has lost has no end, and its offset is not the query's to commit."""
-    shown = lag(offsets({T0: PlannedRange(9, 12, 4, 77), T1: PlannedRange(200, 200, 100, 78)}, {T0: 12}))
-    assert shown.uncommitted_offsets == 5
+@pytest.mark.parametrize(
+    ("second", "latest", "uncommitted"),
+    [
+        pytest.param(PlannedRange(3, 4, 3, 78), LATEST, 5, id="committed up to where it finished"),
+        pytest.param(PlannedRange(200, 200, 100, 78), {T0: 12}, 5, id="lost: not the query's to commit"),
+    ],
+)
+def test_uncommitted_offsets(second: PlannedRange, latest: dict[TopicPartition, int], uncommitted: int) -> None:
+    """Offsets that finished micro-batches have read but not committed are counted, for owned partitions."""
+    shown = lag(offsets({T0: PlannedRange(9, 12, 4, 77), T1: second}, latest))
+    assert shown.uncommitted_offsets == uncommitted
+    assert shown.commits == 0
 
 
 def test_without_a_group_commits_are_unknown() -> None:
     """Without a group, also after the query has left it, the number of commits is unknown."""
     shown = lag(offsets({T0: PlannedRange(9, 12, 9), T1: PlannedRange(9, 12, 4, 77, left=4)}, {T0: 12, T1: 12}))
-    assert (shown.uncommitted_offsets, shown.commits) == (None, None)
+    assert shown.uncommitted_offsets is None
+    assert shown.commits is None

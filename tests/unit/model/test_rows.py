@@ -158,7 +158,7 @@ def test_option_topic_takes_the_whole_batch() -> None:
     part = only(batch(value=values(b"1", b"2"), topic=pa.array([None, "x"])), "t")
     assert part.topic == "t"
     assert part.value.to_pylist() == [b"1", b"2"]
-    assert (part.key, part.partition, part.timestamp_ms, part.headers) == (None, None, None, None)
+    assert [part.key, part.partition, part.timestamp_ms, part.headers] == [None] * 4
 
 
 def test_rows_go_to_the_topics_of_their_column() -> None:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.model.topic_names import (
-    RULE,
-    FilterError,
-    describe_bad_names,
-    is_topic_name,
-    shown_name,
-    topic_filter,
-)
+from pyspark_zkafka.model.topic_names import RULE, FilterError, describe_bad_names, is_topic_name, shown_name, topic_filter
 
 
 @pytest.mark.parametrize("name", ["a", "0", "A.b_c-9", "...", "-", "__consumer_offsets", "x" * 249, "x" * 255])
-def test_allowed(name: str) -> None:
+def test_names_that_kafka_allows(name: str) -> None:
     """Up to 255 letters, digits, dots, underscores and hyphens are allowed, as in Kafka before 0.10."""
     assert is_topic_name(name)
 
@@ -23,7 +16,7 @@ def test_allowed(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "x" * 256, "a b", "a/b", "a\0b", "a,b", "a\n", "\u00e4", "\u0663", "\ud800", "a:b"]
 )
-def test_not_allowed(name: str) -> None:
+def test_names_that_kafka_refuses(name: str) -> None:
     """Other characters and the names '.' and '..' are refused."""
     assert not is_topic_name(name)
 
@@ -138,7 +131,7 @@ def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
         ("[a]" * 10_000, "30000 characters, of which no more than 10000"),
     ],
 )
-def test_refused(regex: str, says: str) -> None:
+def test_regexes_that_are_refused(regex: str, says: str) -> None:
     """A malformed, ambiguous or slow regex is refused with the reason."""
     with pytest.raises(FilterError, match=says):
         topic_filter(regex)

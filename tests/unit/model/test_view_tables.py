@@ -7,36 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as spark
 
 from pyspark_zkafka.engines import arrow_schema, struct_type
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.model.view_tables import VIEWS, build_view, require_view_projection, restrict, timestamp_us
 from pyspark_zkafka.options.batch import parse_read
+from tests.support.spark_types import spark_schema
 
 DOCS = Path(__file__).parents[3] / "docs" / "columns.md"
 ZOOKEEPER = {"zookeeper.connect": "zk:2181"}
-
-
-SPARK_TYPES = {
-    "int": spark.IntegerType(),
-    "bigint": spark.LongType(),
-    "string": spark.StringType(),
-    "boolean": spark.BooleanType(),
-    "timestamp": spark.TimestampType(),
-    "timestamp_ltz": spark.TimestampType(),
-    "array<int>": spark.ArrayType(spark.IntegerType()),
-    "array<string>": spark.ArrayType(spark.StringType()),
-    "map<string,int>": spark.MapType(spark.StringType(), spark.IntegerType()),
-    "map<string,string>": spark.MapType(spark.StringType(), spark.StringType()),
-}
-
-
-def arrow(ddl: str) -> pa.Schema:
-    """Return the Arrow schema that Spark makes from DDL, without Spark's parser, which needs a JVM."""
-    fields = (column.split(" ") for column in ddl.split(", "))
-    return arrow_schema(spark.StructType([spark.StructField(name, SPARK_TYPES[kind]) for name, kind in fields]))
 
 
 def test_docs_have_every_column() -> None:
@@ -64,14 +44,14 @@ def test_whole_schema_is_a_projection(view: str) -> None:
 def test_projection_takes_subset_and_order() -> None:
     """A batch has the requested columns in order, even if there are none."""
     rows = [{"id": 1, "host": "h", "endpoints": ["PLAINTEXT://h:1"]}, {"id": 2}]
-    assert build_view(rows, arrow("host string, id int")).to_pydict() == {"host": ["h", None], "id": [1, 2]}
+    assert build_view(rows, spark_schema("host string, id int")).to_pydict() == {"host": ["h", None], "id": [1, 2]}
     assert build_view(rows, pa.schema([])).num_rows == 2
 
 
 def test_maps_and_timestamps() -> None:
     """Maps are built from pairs, and timestamps from microseconds."""
     row = {"subscription": [("a", 1), ("b", 2)], "timestamp": 1_795_228_865_441_000}
-    batch = build_view([row], arrow("subscription map<string,int>, timestamp timestamp"))
+    batch = build_view([row], spark_schema("subscription map<string,int>, timestamp timestamp"))
     assert batch["subscription"].to_pylist() == [[("a", 1), ("b", 2)]]
     assert batch["timestamp"].cast(pa.int64()).to_pylist() == [1_795_228_865_441_000]
 
@@ -81,7 +61,7 @@ def test_wrong_projection() -> None:
     with pytest.raises(
         OptionError, match=r"INVALID_SCHEMA.*no column 'nam'; it has topic, name, value; topic of .* is string"
     ):
-        require_view_projection("configs", arrow("nam string, topic bigint"))
+        require_view_projection("configs", spark_schema("nam string, topic bigint"))
     with pytest.raises(OptionError, match=r"lag of view=offsets cannot be NOT NULL"):
         require_view_projection("offsets", pa.schema([pa.field("lag", pa.int64(), nullable=False)]))
 
@@ -120,7 +100,8 @@ def test_options_beside_a_view(view: str) -> None:
     group = {"group.id": "g"} if view in ("groups", "members", "owners", "offsets") else {}
     connection = {"kafka.bootstrap.servers": "h:1", "listener.name": "INTERNAL", "zookeeper.session.timeout.ms": "9000"}
     options = parse_read({**ZOOKEEPER, **connection, **fits, **group, "view": view.upper()})
-    assert (options.view, options.group) == (view, group.get("group.id"))
+    assert options.view == view
+    assert options.group == group.get("group.id")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -172,17 +172,16 @@ def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("parse", "given"),
     [
-        (
-            {"subscribe": "a", "startingOffsets": "committed", "group.id": "g", "offsets.storage": "zookeeper"},
-            "offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out",
-        ),
+        (parse_read, {"subscribe": "a", "startingOffsets": "committed"}),
+        (parse_write, {"topic": "t", "commitOffsets": '{"t": {"0": 1}}'}),
     ],
 )
-def test_groups_need_zookeeper(given: dict[str, str], says: str) -> None:
-    """Offsets and views of groups in ZooKeeper need it, and are refused with brokers only."""
-    assert says in only_problem(parse_read, {**BROKERS, **given})
+def test_offsets_in_zookeeper_need_it(parse: Callable[[Mapping[str, str]], object], given: dict[str, str]) -> None:
+    """Reads from and commits of offsets in ZooKeeper are refused with brokers only."""
+    says = only_problem(parse, {**BROKERS, "group.id": "g", "offsets.storage": "zookeeper", **given})
+    assert says.startswith("offsets.storage=zookeeper needs zookeeper.connect; set it, or leave offsets.storage out")
 
 
 @pytest.mark.parametrize("membership", [{}, {"groupMembership": "none"}, {"groupMembership": "kafka"}])
@@ -223,7 +222,8 @@ def test_precedence_of_starts_and_ends(given: dict[str, str], start: object, end
 def test_specifications_are_named_after_their_option() -> None:
     """A start and an end carry the name of their option, for later errors."""
     options = parse_read({**READ, "startingOffsetsByTimestamp": '{"t": {"0": 7}}', "endingTimestamp": "9"})
-    assert (options.start.option, options.end.option) == ("startingOffsetsByTimestamp", "endingTimestamp")
+    assert options.start.option == "startingOffsetsByTimestamp"
+    assert options.end.option == "endingTimestamp"
 
 
 def test_overridden_options_are_checked() -> None:
@@ -235,7 +235,8 @@ def test_overridden_options_are_checked() -> None:
 def test_committed_with_a_group() -> None:
     """A read may start at the committed offsets of a group."""
     options = parse_read({**GROUP, "startingOffsets": "committed"})
-    assert (options.start.everywhere, options.group) == ("committed", "billing")
+    assert options.start.everywhere == "committed"
+    assert options.group == "billing"
 
 
 def test_a_timestamp_overrides_committed() -> None:

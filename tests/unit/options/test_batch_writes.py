@@ -20,9 +20,8 @@ T0 = TopicPartition("t", 0)
 def test_write_defaults() -> None:
     """A write with minimal options takes topics from the column and partitions by murmur2."""
     connection = ConnectionOptions(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto")
-    assert parse_write(ZK) == WriteOptions(
-        connection, topic=None, partitioner="murmur2", commit=None, once=None, formats=None
-    )
+    defaults = WriteOptions(connection, topic=None, partitioner="murmur2", commit=None, once=None, formats=None)
+    assert parse_write(ZK) == defaults
 
 
 @pytest.mark.parametrize(
@@ -44,13 +43,6 @@ def test_write_defaults() -> None:
 def test_problems_of_a_write(given: dict[str, str], says: str) -> None:
     """Each problem names the option, its value and the expected form."""
     assert says in only_problem(parse_write, {**ZK, **given})
-
-
-def test_committing_to_zookeeper_needs_it() -> None:
-    """Committing a group's offsets to ZooKeeper is refused with brokers only."""
-    given = {"kafka.bootstrap.servers": "k:9092", "group.id": "g", "commitOffsets": '{"t": {"0": 1}}'}
-    problem = only_problem(parse_write, {**given, "offsets.storage": "zookeeper"})
-    assert problem.startswith("offsets.storage=zookeeper needs zookeeper.connect; set it")
 
 
 def test_offsets_to_commit() -> None:
@@ -89,7 +81,7 @@ def test_options_that_spark_reads() -> None:
         ({"queryName": "q"}, False, False, "unknown option queryName"),
     ],
 )
-def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expected: str) -> None:
+def test_writes_that_are_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expected: str) -> None:
     """Modes other than append, unknown options, and streams with fixed offsets or a batchId are refused."""
     with pytest.raises(OptionError, match=expected):
         parse_append({**NOWHERE, **more}, overwrite=overwrite, is_stream=is_stream)
@@ -111,7 +103,7 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
         ({"deliveryGuarantee": "twice"}, "deliveryGuarantee is 'twice'; expected at-least-once or exactly-once"),
     ],
 )
-def test_refused_exactly_once(more: dict[str, str], expected: str) -> None:
+def test_exactly_once_writes_that_are_refused(more: dict[str, str], expected: str) -> None:
     """Options of exactly-once writes need each other, and are refused for other writes."""
     raw = {name: value for name, value in {**NOWHERE, **more}.items() if value}
     with pytest.raises(OptionError, match=expected):

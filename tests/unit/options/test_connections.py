@@ -16,6 +16,13 @@ from tests.support.option_problems import only_problem, problems
 ZK = {"zookeeper.connect": "zk:2181"}
 
 
+def ensemble(options: dict[str, str]) -> ZooKeeperConfig:
+    """Return the configuration of the ensemble in some options, which by default is at `ZK`."""
+    found = parse_connection({**ZK, **options}).zookeeper
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("parse", [parse_read, parse_write])
 def test_a_cluster_must_be_named(parse: Any) -> None:
     """Options without ZooKeeper and brokers are refused, since they name no cluster."""
@@ -44,7 +51,7 @@ def test_a_cluster_must_be_named(parse: Any) -> None:
 )
 def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
     """Hosts get the default port, blanks are removed, and the chroot has no trailing slash."""
-    found = parse_connection({"zookeeper.connect": text}).zookeeper
+    found = ensemble({"zookeeper.connect": text})
     assert found == ZooKeeperConfig(hosts, chroot, 6000, 6000, "open")
     assert found.connect == hosts + chroot
 
@@ -52,27 +59,10 @@ def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        " ",
-        "/kafka",
-        ":2181",
-        "zk:",
-        "zk:port",
-        "zk:123456",
-        "zk,,zk2",
-        "zk1:2181,",
-        "::1",
-        "[::1",
-        "zk//a",
-        "zk/a//b",
-        "a b:2181",
-        "zk:2181:2181",
-        "zk:2181,/kafka",
-        "zk1:2181/kafka,zk2:2181/kafka",
-        "zk:0",
-        "zk:65536",
+        "", " ", "/kafka", ":2181", "zk:", "zk:port", "zk:123456", "zk:0", "zk:65536", "zk,,zk2", "zk1:2181,", "::1",
+        "[::1", "zk//a", "zk/a//b", "a b:2181", "zk:2181:2181", "zk:2181,/kafka", "zk1:2181/kafka,zk2:2181/kafka",
     ],
-)
+)  # fmt: skip
 def test_bad_zookeeper_connect(text: str) -> None:
     """A malformed ensemble is quoted next to the expected form."""
     says = only_problem(parse_connection, {"zookeeper.connect": text})
@@ -90,9 +80,9 @@ def test_bad_zookeeper_connect(text: str) -> None:
 )
 def test_zookeeper_timeouts(given: dict[str, str], session_ms: int, connection_ms: int) -> None:
     """The connection time-out defaults to the session time-out."""
-    found = parse_connection({**ZK, **given}).zookeeper
-    assert found is not None
-    assert (found.session_timeout_ms, found.connection_timeout_ms) == (session_ms, connection_ms)
+    found = ensemble(given)
+    assert found.session_timeout_ms == session_ms
+    assert found.connection_timeout_ms == connection_ms
 
 
 @pytest.mark.parametrize(
@@ -106,45 +96,31 @@ def test_zookeeper_timeouts(given: dict[str, str], session_ms: int, connection_m
 )
 def test_zookeeper_auth(text: str, auth: tuple[str, str]) -> None:
     """The scheme is converted to lower case, and the credential stays as given."""
-    found = parse_connection({**ZK, "zookeeper.auth": text}).zookeeper
-    assert found is not None
-    assert found.auth == auth
+    assert ensemble({"zookeeper.auth": text}).auth == auth
 
 
 def test_acl_of_groups() -> None:
     """Clients that log in, by a credential or a certificate, can restrict access to znodes."""
     certificate = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "/me.pem"}
     for login in ({"zookeeper.auth": "digest:user:p"}, certificate):
-        found = parse_connection({**ZK, **login, "zookeeper.acl": "creator"}).zookeeper
-        assert found is not None
-        assert found.acl == "creator"
+        assert ensemble({**login, "zookeeper.acl": "creator"}).acl == "creator"
     says = only_problem(parse_connection, {**ZK, "zookeeper.acl": "readable"})
     assert says == ("zookeeper.acl=readable requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "hunter2",
-        "user:hunter2",
-        "digest:hunter2",
-        "sasl:user:hunter2",
-        "sasl:GSSAPI:user:hunter2",
-        "kerberos:u:hunter2",
-    ],
-)
+@pytest.mark.parametrize("text", ["", "hunter2", "user:hunter2", "digest:hunter2", "sasl:user:hunter2"])
 def test_bad_zookeeper_auth_is_not_quoted(text: str) -> None:
     """A malformed credential is reported without its value."""
     says = only_problem(parse_connection, {**ZK, "zookeeper.auth": text})
-    assert "zookeeper.auth is malformed; expected digest:user:password or sasl:DIGEST-MD5:user:password" in says
+    assert says.startswith("zookeeper.auth is malformed; expected digest:user:password or sasl:DIGEST-MD5:user:password")
     assert "hunter2" not in says
 
 
 @pytest.mark.parametrize("text", ["sasl:GSSAPI:user:hunter2", "sasl:gssapi", "kerberos:u:hunter2"])
 def test_kerberos_to_zookeeper(text: str) -> None:
-    """Kerberos to ZooKeeper is refused with the alternatives."""
+    """Kerberos to ZooKeeper is refused with the alternatives, and without the credential."""
     says = only_problem(parse_connection, {**ZK, "zookeeper.auth": text})
+    assert "zookeeper.auth is malformed; expected digest:user:password or sasl:DIGEST-MD5:user:password" in says
     assert "Kerberos to ZooKeeper is not supported, use one of these or certificates" in says
     assert "hunter2" not in says
 
@@ -152,25 +128,21 @@ def test_kerberos_to_zookeeper(text: str) -> None:
 def test_zookeeper_tls() -> None:
     """With TLS, one PEM file has certificate and key; without TLS, such files are a problem."""
     given = {
-        **ZK,
         "zookeeper.ssl.truststore.location": "/ca.pem",
         "zookeeper.ssl.keystore.location": "/me.pem",
         "zookeeper.ssl.keystore.password": "pw",
     }
-    found = parse_connection({**given, "zookeeper.ssl.client.enable": "true"}).zookeeper
-    assert found is not None
+    found = ensemble({**given, "zookeeper.ssl.client.enable": "true"})
     assert found.tls == ZooKeeperTls("/ca.pem", "/me.pem", "pw", check_hostname=True)
     with pytest.raises(OptionError, match=r"zookeeper.ssl.keystore.location needs zookeeper.ssl.client.enable=true"):
-        parse_connection({**given, "zookeeper.ssl.client.enable": "false"})
+        ensemble({**given, "zookeeper.ssl.client.enable": "false"})
 
 
 @pytest.mark.parametrize(("text", "checked"), [("HTTPS", True), ("", False), ("none", False)])
 def test_zookeeper_host_names(text: str, checked: bool) -> None:
     """Host names are checked unless the option is none or empty."""
     algorithm = {"zookeeper.ssl.endpoint.identification.algorithm": text}
-    found = parse_connection({**ZK, "zookeeper.ssl.client.enable": "true", **algorithm}).zookeeper
-    assert found is not None
-    assert found.tls == ZooKeeperTls(check_hostname=checked)
+    assert ensemble({"zookeeper.ssl.client.enable": "true", **algorithm}).tls == ZooKeeperTls(check_hostname=checked)
 
 
 def test_brokers_alone() -> None:
@@ -193,7 +165,8 @@ def test_brokers_alone() -> None:
 def test_listener(given: dict[str, str], listener: Listener) -> None:
     """The listener is given by name, or by the security protocol."""
     found = parse_connection({**ZK, **given}).listener
-    assert (found.name, found.security_protocol.upper()) == (listener.name, listener.security_protocol)
+    assert found.name == listener.name
+    assert found.security_protocol.upper() == listener.security_protocol
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, False), ("read_uncommitted", False), ("read_committed", True)])

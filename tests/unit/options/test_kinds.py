@@ -6,16 +6,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.planning import requested_topics
-from pyspark_zkafka.options.kinds import (
-    BOOLEAN,
-    DURATION,
-    PATTERN,
-    RESET_POLICY,
-    Kind,
-    choice,
-    integer,
-    text,
-)
+from pyspark_zkafka.options.kinds import BOOLEAN, DURATION, PATTERN, RESET_POLICY, Kind, choice, integer, text
 
 
 @pytest.mark.parametrize(

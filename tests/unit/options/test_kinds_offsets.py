@@ -128,18 +128,10 @@ def test_timestamps_are_parsed() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "latest",
-        "1700000000000",
-        "{}",
-        '{"a": 1700000000000}',
-        '{"a": "latest"}',
-        '{"a": {"0": -1}}',
-        '{"a": {"0": 1.5}}',
-        '{"a": {"0": false}}',
-        '{"a": {"zero": 1}}',
-        '{"a": {"0": 9223372036854775808}}',
+        "latest", "1700000000000", "{}", '{"a": 1700000000000}', '{"a": "latest"}', '{"a": {"0": -1}}', '{"a": {"0": 1.5}}',
+        '{"a": {"0": false}}', '{"a": {"zero": 1}}', '{"a": {"0": 9223372036854775808}}',
     ],
-)
+)  # fmt: skip
 def test_bad_timestamps_are_refused(text: str) -> None:
     """Words, negative times and times beyond Kafka's 64 bits are refused with the expected form."""
     with pytest.raises(OptionError, match="in milliseconds since the epoch") as caught:
@@ -164,19 +156,10 @@ def test_assignment_is_parsed(text: str, expected: tuple[TopicPartition, ...]) -
 @pytest.mark.parametrize(
     "text",
     [
-        "a",
-        "a:0",
-        "{}",
-        '["a"]',
-        '{"a": []}',
-        '{"a": 0}',
-        '{"a": {"0": 1}}',
-        '{"a": [-1]}',
-        '{"a": ["0"]}',
-        '{"a": [0.0]}',
-        '{"a": [true]}',
+        "a", "a:0", "{}", '["a"]', '{"a": []}', '{"a": 0}', '{"a": {"0": 1}}', '{"a": [-1]}', '{"a": ["0"]}',
+        '{"a": [0.0]}', '{"a": [true]}',
     ],
-)
+)  # fmt: skip
 def test_bad_assignment_is_refused(text: str) -> None:
     """An assignment that is no non-empty set of partition numbers is quoted next to the expected form."""
     with pytest.raises(OptionError) as caught:

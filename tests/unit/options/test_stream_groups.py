@@ -12,7 +12,7 @@ from pyspark_zkafka.options.option import Scope
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import KAFKA_STRATEGIES
-from pyspark_zkafka.options.values import KafkaGroupOptions
+from pyspark_zkafka.options.values import GroupOptions, KafkaGroupOptions
 from tests.support.option_problems import problems
 
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
@@ -25,6 +25,13 @@ GROUP = {**ZK, "subscribe": "orders", "group.id": "billing"}
 IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
 
 
+def member(options: dict[str, str]) -> GroupOptions:
+    """Return the options of a stream's membership."""
+    group = parse_stream(options).group
+    assert group is not None
+    return group
+
+
 @pytest.mark.parametrize(
     ("given", "options"),
     [
@@ -33,6 +40,7 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
         ({"partition.assignment.strategy": "range"}, replace(CLASSIC, strategy="range")),
         ({"group.instance.id": "one"}, replace(CLASSIC, instance_id="one")),
         ({"session.timeout.ms": "6000"}, replace(CLASSIC, session_timeout_ms=6000)),
+        ({"rebalance.hold.ms": "9"}, replace(CLASSIC, hold_ms=9)),
         ({"kafka.max.poll.interval.ms": "60000"}, replace(CLASSIC, max_poll_interval_ms=60_000, hold_ms=6_000)),
         (
             {"kafka.max.poll.interval.ms": "10000", "session.timeout.ms": "6000"},
@@ -46,38 +54,30 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
 )
 @pytest.mark.parametrize("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
 def test_group_in_kafka(named: dict[str, str], given: dict[str, str], options: KafkaGroupOptions) -> None:
-    """Without ZooKeeper, or with groupMembership=kafka, members and offsets are in Kafka."""
-    found = parse_stream({**IN_KAFKA, **named, **given})
-    assert found.group is not None
-    assert (found.group.membership, found.group.kafka, found.read.stores) == ("kafka", options, ("kafka",))
-    assert found.group.strategy == options.strategy
+    """Without ZooKeeper, or with groupMembership=kafka, members and offsets are in Kafka.
 
-
-@pytest.mark.parametrize(
-    ("given", "hold_ms"),
-    [({}, 30_000), ({"kafka.max.poll.interval.ms": "60000"}, 6_000), ({"rebalance.hold.ms": "9"}, 9)],
-)
-def test_hold_in_kafka(given: dict[str, str], hold_ms: int) -> None:
-    """Revoked partitions are kept for a tenth of the time that other members wait."""
-    group = parse_stream({**IN_KAFKA, **given}).group
-    assert group is not None
-    assert group.kafka.hold_ms == hold_ms
+    By default, revoked partitions are kept for a tenth of the time that other members wait.
+    """
+    found = member({**IN_KAFKA, **named, **given})
+    assert found.membership == "kafka"
+    assert found.kafka == options
+    assert found.strategy == options.strategy
+    assert parse_stream({**IN_KAFKA, **named, **given}).read.stores == ("kafka",)
 
 
 def test_hold_of_a_group_that_may_move_to_kafka() -> None:
     """With `auto`, each kind of membership has its own default: all brokers may have left ZooKeeper."""
-    group = parse_stream({**GROUP, "groupMembership": "auto"}).group
-    assert group is not None
-    assert (group.hold_ms, group.kafka.hold_ms) == (4_000, 30_000)
+    group = member({**GROUP, "groupMembership": "auto"})
+    assert group.hold_ms == 4_000
+    assert group.kafka.hold_ms == 30_000
 
 
 def test_both_at_hand() -> None:
     """With both addresses, auto leaves the membership to the cluster, and kafka keeps members and offsets in Kafka."""
-    auto, kafka = (parse_stream({**GROUP, **BROKERS, "groupMembership": name}) for name in ("auto", "kafka"))
-    assert auto.group is not None
-    assert kafka.group is not None
-    assert (auto.group.membership, auto.read.stores) == ("auto", ("zookeeper",))
-    assert (kafka.group.membership, kafka.read.stores) == ("kafka", ("kafka",))
+    for name, stores in (("auto", ("zookeeper",)), ("kafka", ("kafka",))):
+        options = {**GROUP, **BROKERS, "groupMembership": name}
+        assert member(options).membership == name
+        assert parse_stream(options).read.stores == stores
 
 
 def test_names_of_groups_in_kafka() -> None:
@@ -170,24 +170,20 @@ def test_who_joins_in_kafka(given: dict[str, str], scope: Scope, joins: bool) ->
 @pytest.mark.parametrize("named", KAFKA_STRATEGIES)
 def test_strategies_in_kafka(named: str) -> None:
     """A strategy of Kafka's groups may be written in any case."""
-    group = parse_stream({**IN_KAFKA, "partition.assignment.strategy": named.upper()}).group
-    assert group is not None
-    assert group.kafka.strategy == named
+    assert member({**IN_KAFKA, "partition.assignment.strategy": named.upper()}).kafka.strategy == named
 
 
 def test_a_strategy_that_only_zookeeper_has() -> None:
     """A member with a strategy that only ZooKeeper has uses the default one if its group turns out to be in Kafka."""
-    group = parse_stream({**GROUP, "partition.assignment.strategy": "sticky"}).group
-    assert group is not None
-    assert (group.strategy, group.kafka.strategy) == ("sticky", "cooperative-sticky")
+    group = member({**GROUP, "partition.assignment.strategy": "sticky"})
+    assert group.strategy == "sticky"
+    assert group.kafka.strategy == "cooperative-sticky"
 
 
 def test_session_as_long_as_the_poll_interval() -> None:
     """A session may last as long as the poll interval."""
-    equal = {"session.timeout.ms": "60000", "kafka.max.poll.interval.ms": "60000"}
-    group = parse_stream({**IN_KAFKA, **equal}).group
-    assert group is not None
-    assert (group.kafka.session_timeout_ms, group.kafka.max_poll_interval_ms) == (60_000, 60_000)
+    found = member({**IN_KAFKA, "session.timeout.ms": "60000", "kafka.max.poll.interval.ms": "60000"}).kafka
+    assert found.session_timeout_ms == found.max_poll_interval_ms == 60_000
 
 
 def test_each_contradiction_is_a_problem() -> None:

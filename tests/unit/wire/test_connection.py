@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -24,6 +23,7 @@ from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Buffer, Connection
 from pyspark_zkafka.wire.metadata_messages import METADATA
 from pyspark_zkafka.wire.protocol import (
+    Address,
     ConnectionLost,
     LoginRefused,
     MalformedResponse,
@@ -34,10 +34,18 @@ from pyspark_zkafka.wire.settings import client_settings_of
 from tests.support.scripted_broker import RANGES, Received, Script, ScriptedBroker, answered, framed
 
 ASK = Request(METADATA, 4, b"question")
+ACCEPTED_HANDSHAKE = protocol.int16(0) + protocol.int32(0)
+Connect = Callable[..., tuple[Connection, ScriptedBroker]]
+
+
+def connection_to(address: Address, clock: Callable[[], float] = time.monotonic, **properties: str) -> Connection:
+    """Return a connection that is not open yet. Underscores in the names of properties stand for dots."""
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    return Connection(address, client_settings_of({"bootstrap.servers": "b", **given}), None, clock)
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
+def connect() -> Iterator[Connect]:
     """Opens a connection to a broker with a script: ``connect(script, clock, ranges, **properties)``."""
     with ExitStack() as opened:
 
@@ -45,11 +53,10 @@ def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
             script: Script,
             clock: Callable[[], float] = time.monotonic,
             ranges: Mapping[int, tuple[int, int]] | None = RANGES,
-            **kafka: Any,
+            **properties: str,
         ) -> tuple[Connection, ScriptedBroker]:
             broker = opened.enter_context(ScriptedBroker(script, ranges))
-            given = {name.replace("_", "."): value for name, value in kafka.items()}
-            connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **given}), None, clock)
+            connection = connection_to(broker.address, clock, **properties)
             opened.callback(connection.close)
             connection.begin_opening(Deadline.after(10))
             assert connection.continue_opening(Deadline.after(10))
@@ -60,9 +67,6 @@ def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
 
 def soon(seconds: float = 10) -> Deadline:
     return Deadline.after(seconds)
-
-
-Connect = Callable[..., tuple[Connection, ScriptedBroker]]
 
 
 def test_versions(connect: Connect) -> None:
@@ -158,7 +162,17 @@ def test_other_correlation(connect: Connect) -> None:
     assert not connection.is_open
 
 
-LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "alice", "sasl_password": "open-sesame"}
+LOGIN = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": "alice",
+    "sasl_password": "open-sesame",
+}
+
+
+def authentication(error: int = 0, message: str | None = None, lifetime_ms: int = 0) -> bytes:
+    """Return the body of a response to SaslAuthenticate 1."""
+    return protocol.int16(error) + protocol.string(message) + protocol.nullable_bytes(b"") + protocol.int64(lifetime_ms)
 
 
 def test_plain(connect: Connect) -> None:
@@ -166,12 +180,11 @@ def test_plain(connect: Connect) -> None:
 
     def script(request: Received) -> bytes:
         if request.api == 17:
-            return answered(request, protocol.int16(0) + protocol.int32(0))
-        body = protocol.int16(0) + protocol.string(None) + protocol.nullable_bytes(b"") + protocol.int64(300)
-        return answered(request, body)
+            return answered(request, ACCEPTED_HANDSHAKE)
+        return answered(request, authentication(lifetime_ms=300))
 
     now = 0.0
-    connection, broker = connect(script, lambda: now, **LOGIN, sasl_mechanism="PLAIN")
+    connection, broker = connect(script, lambda: now, **LOGIN)
     assert broker.received[-1].rest.endswith(b"\0alice\0open-sesame")
     assert connection.is_open
     now = 0.3
@@ -185,11 +198,10 @@ def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
     def script(request: Received) -> bytes:
         if request.api == 17:
             return answered(request, protocol.int16(handshake) + protocol.int32(1) + protocol.string("GSSAPI"))
-        body = protocol.int16(58) + protocol.string("alice open-sesame") + protocol.nullable_bytes(b"") + protocol.int64(0)
-        return answered(request, body)
+        return answered(request, authentication(58, "alice open-sesame"))
 
     with pytest.raises(Unsupported, match=why) as caught:
-        connect(script, **LOGIN, sasl_mechanism="PLAIN")
+        connect(script, **LOGIN)
     assert "sesame" not in str(caught.value)
 
 
@@ -202,15 +214,14 @@ def test_login_before_kafka_1_0(connect: Connect, is_accepted: bool) -> None:
 
     def script(request: Received) -> bytes | None:
         if request.api == 17:
-            return answered(request, protocol.int16(0) + protocol.int32(0))
+            return answered(request, ACCEPTED_HANDSHAKE)
         return framed(b"") if is_accepted else None
 
-    given = {**LOGIN, "sasl_mechanism": "PLAIN"}
     if not is_accepted:
         with pytest.raises(LoginRefused, match="refuses the login by PLAIN"):
-            connect(script, ranges=OF_0_10, **given)
+            connect(script, ranges=OF_0_10, **LOGIN)
         return
-    connection, broker = connect(script, ranges=OF_0_10, **given)
+    connection, broker = connect(script, ranges=OF_0_10, **LOGIN)
     assert connection.is_open
     assert [request.version for request in broker.received if request.api == 17] == [0]
     assert broker.received[-1].rest.endswith(b"pen-sesame")
@@ -243,15 +254,17 @@ def test_brokers_before_0_10(without_versions: bytes | None, metadata: bytes | N
 
     with ScriptedBroker(script, ranges=None) as broker:
         for _ in range(2):  # the second time, the protocol is known
-            connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b"}), None)
+            connection = connection_to(broker.address)
             connection.begin_opening(soon(1))
             if release is None:
                 with pytest.raises(ConnectionLost, match=r"closed the connection|no response in time"):
                     open_in_steps(connection)
                 continue
             open_in_steps(connection)
-            assert (connection.is_open, connection.dialect) == (True, release)
-            assert (connection.version(METADATA), connection.newest(LIST_GROUPS)) == (0, 0 if "0.9" in release else -1)
+            assert connection.is_open
+            assert connection.dialect == release
+            assert connection.version(METADATA) == 0
+            assert connection.newest(LIST_GROUPS) == (0 if "0.9" in release else -1)
             connection.close()
         versions = [request for request in broker.received if request.api != METADATA.key]
         assert len(versions) == (2 if release is None else 1)
@@ -270,14 +283,11 @@ def test_opened_step_by_step() -> None:
     def script(request: Received) -> bytes:
         allowed.acquire()
         if request.api == 17:
-            return answered(request, protocol.int16(0) + protocol.int32(0))
-        return answered(
-            request, protocol.int16(0) + protocol.string(None) + protocol.nullable_bytes(b"") + protocol.int64(0)
-        )
+            return answered(request, ACCEPTED_HANDSHAKE)
+        return answered(request, authentication())
 
-    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
     with ScriptedBroker(script) as broker:
-        connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **login}), None)
+        connection = connection_to(broker.address, **LOGIN)
         connection.begin_opening(soon())
         calls = 1
         while not connection.continue_opening(pause := soon(0.05)):
@@ -304,9 +314,8 @@ def test_ticket_server_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
         yield b""
 
     monkeypatch.setattr("pyspark_zkafka.wire.connection.exchange", exchange)
-    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
-    with ScriptedBroker(lambda request: answered(request, protocol.int16(0) + protocol.int32(0))) as broker:
-        connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **login}), None)
+    with ScriptedBroker(lambda request: answered(request, ACCEPTED_HANDSHAKE)) as broker:
+        connection = connection_to(broker.address, **LOGIN)
         connection.begin_opening(soon(0.5))
         began = time.monotonic()
         for _ in range(4):  # also beyond the time to open a connection
@@ -326,9 +335,8 @@ def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         yield b""
 
     monkeypatch.setattr("pyspark_zkafka.wire.connection.exchange", exchange)
-    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
-    with ScriptedBroker(lambda request: answered(request, protocol.int16(0) + protocol.int32(0))) as broker:
-        connection = Connection(broker.address, client_settings_of({"bootstrap.servers": "b", **login}), None)
+    with ScriptedBroker(lambda request: answered(request, ACCEPTED_HANDSHAKE)) as broker:
+        connection = connection_to(broker.address, **LOGIN)
         connection.begin_opening(soon())
         with pytest.raises(BrokersUnavailable, match="no token"):
             list(iter(lambda: connection.continue_opening(soon()), True))
@@ -338,7 +346,7 @@ def test_login_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_opening_has_an_end() -> None:
     """Opening a connection to a silent server fails at the deadline, over any number of calls."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        connection = Connection(server.getsockname(), client_settings_of({"bootstrap.servers": "b"}), None)
+        connection = connection_to(server.getsockname())
         begin = time.monotonic()
         connection.begin_opening(soon(0.3))
         with pytest.raises(ConnectionLost, match="no response in time"):

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -20,6 +20,7 @@ from pyspark_zkafka.wire.link import Link
 from pyspark_zkafka.wire.protocol import Address, ConnectionLost, Unsupported
 from pyspark_zkafka.wire.settings import client_settings_of
 from tests.support.certificates import Authority
+from tests.support.listening import silent_address
 
 LOOPBACK = "127.0.0.1"
 LOCALHOST = x509.DNSName("localhost")
@@ -34,19 +35,15 @@ class Clock:
         return self.now
 
 
-def link(
-    address: Address,
-    context: ssl.SSLContext | None = None,
-    **properties: str,
-) -> Link:
+def link(address: Address, context: ssl.SSLContext | None = None, **properties: str) -> Link:
     """Return a link that is not connected yet."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
     return Link(address, client_settings_of({"bootstrap.servers": "b", **given}).socket, context)
 
 
-def connect(opened: Link, seconds: float = 10) -> None:
+def connect(opened: Link) -> None:
     """Connect, including the TLS handshake, without a pause."""
-    for _ in opened.open(Deadline.after(seconds)):
+    for _ in opened.open(Deadline.after(10)):
         pass
 
 
@@ -163,7 +160,7 @@ def test_shown_address() -> None:
     assert str(link(("::1", 9092)).lost("lost")) == "[::1]:9092: lost"
 
 
-def test_refused() -> None:
+def test_port_without_a_listener() -> None:
     """A port without a listener is a lost connection, with the system's error text."""
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed: Connection refused"):
         connect(link((LOOPBACK, 1)))
@@ -181,27 +178,16 @@ def test_other_address_family(server: socket.socket) -> None:
         connect(link(server.getsockname(), broker_address_family="v6"))
 
 
-def silent_address(opened: ExitStack) -> Address:
-    """Return an address with a full queue of connections, which answers no attempt to connect."""
-    full = opened.enter_context(socket.create_server((LOOPBACK, 0), backlog=0))
-    for _ in range(4):
-        waiting = opened.enter_context(socket.socket())
-        waiting.setblocking(False)
-        waiting.connect_ex(full.getsockname())
-    address: Address = full.getsockname()
-    return address
-
-
 def test_address_that_is_silent(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent address leaves time for the host's next address."""
-    with ExitStack() as opened:
-        addresses = [
-            (socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in (silent_address(opened), server.getsockname())
-        ]
+    with silent_address() as silent:
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in (silent, server.getsockname())]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *args: addresses)
-        found = link(("host", 9092))
-        connect(found, 2)
+        found, deadline = link(("host", 9092)), Deadline.after(3)
+        for _ in found.open(deadline):
+            pass
         assert found.is_open
+        assert not deadline.has_passed
         found.close()
 
 
@@ -222,7 +208,7 @@ def test_resolver_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_end_of_a_call(pair: tuple[Link, socket.socket]) -> None:
-    """The end of a blocking call wakes the caller, who gets its result; a call left alone ends without a trace."""
+    """The end of a blocking call wakes the caller, who gets its result."""
     opened, _ = pair
     answers = threading.Event()
     steps = opened.call(lambda: answers.wait(30), "waiting", Deadline.after(30))
@@ -242,7 +228,8 @@ def test_call_left_alone(pair: tuple[Link, socket.socket]) -> None:
     """The end of a call that nobody waits for any more changes nothing, and wakes nobody."""
     opened, _ = pair
     answers = threading.Event()
-    opened.pause, left = Deadline(0), opened.call(lambda: answers.wait(30), "waiting", Deadline.after(30))
+    opened.pause = Deadline(0)
+    left = opened.call(lambda: answers.wait(30), "waiting", Deadline.after(30))
     next(left)
     left.close()
     answers.set()
@@ -261,8 +248,8 @@ def test_call_without_threads(pair: tuple[Link, socket.socket], monkeypatch: pyt
 def test_connecting_in_steps() -> None:
     """Connecting returns to the caller at each pause, and fails at the deadline."""
     clock = Clock()
-    with ExitStack() as opened:
-        found = link(silent_address(opened))
+    with silent_address() as silent:
+        found = link(silent)
         steps = found.open(Deadline.after(5, clock))
         for _ in range(3):
             found.pause = Deadline.after(0, clock)
@@ -322,12 +309,6 @@ class TlsServer:
         with client, suppress(OSError), self._context.wrap_socket(client, server_side=True) as secured:
             while data := secured.recv(100):
                 secured.sendall(data)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority with its files in its own folder."""
-    return Authority(tmp_path_factory.mktemp("certificates"), "authority")
 
 
 def trusting(*files: str) -> ssl.SSLContext:

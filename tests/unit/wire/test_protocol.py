@@ -8,11 +8,45 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.records.direct.fetch import FETCH
-from pyspark_zkafka.wire import connection_messages, metadata_messages, protocol
+from pyspark_zkafka.wire import metadata_messages, protocol
 from pyspark_zkafka.wire.protocol import MalformedResponse, Reader, Unsupported
 
+PLAIN_VALUES: list[tuple[bytes, Callable[[Reader], Any], Any]] = [
+    (protocol.int8(-1), Reader.int8, -1),
+    (protocol.int16(-300), Reader.int16, -300),
+    (protocol.int32(2**31 - 1), Reader.int32, 2**31 - 1),
+    (protocol.int64(-(2**63)), Reader.int64, -(2**63)),
+    (protocol.unsigned_varint(0), Reader.unsigned_varint, 0),
+    (protocol.unsigned_varint(127), Reader.unsigned_varint, 127),
+    (protocol.unsigned_varint(128), Reader.unsigned_varint, 128),
+    (protocol.unsigned_varint(2**32 - 1), Reader.unsigned_varint, 2**32 - 1),
+    (protocol.string("grün"), Reader.string, "grün"),
+    (protocol.string(None), Reader.string, None),
+    (protocol.string("t"), Reader.required_string, "t"),
+    (protocol.nullable_bytes(b"\x00\xff"), Reader.nullable_bytes, b"\x00\xff"),
+    (b"\xff\xff\xff\xff", Reader.nullable_bytes, b""),
+    (protocol.int32(2) + protocol.int8(5) + protocol.int8(6), lambda r: r.array(r.int8), [5, 6]),
+    (b"\xff\xff\xff\xff", lambda r: r.array(r.int8), []),
+    (protocol.no_tags(False) + protocol.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
+]
+COMPACT_VALUES: list[tuple[bytes, Callable[[Reader], Any], Any]] = [
+    (protocol.string("t" * 200, True), Reader.string, "t" * 200),
+    (protocol.string(None, True), Reader.string, None),
+    (protocol.string("t", True), Reader.required_string, "t"),
+    (protocol.nullable_bytes(b"ab", True), Reader.nullable_bytes, b"ab"),
+    (b"\x00", Reader.nullable_bytes, b""),
+    (protocol.array([protocol.int8(5)], True), lambda r: r.array(r.int8), [5]),
+    (b"\x02\x00\x01a\x07\x02bc", Reader.tags, {0: b"a", 7: b"bc"}),
+    (protocol.no_tags(True) + protocol.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
+]
 
-def read_back(encoded: bytes, read: Callable[[Reader], Any], value: Any, flexible: bool) -> None:
+
+@pytest.mark.parametrize(
+    ("encoded", "read", "value", "flexible"),
+    [*((*case, False) for case in PLAIN_VALUES), *((*case, True) for case in COMPACT_VALUES)],
+)
+def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any, flexible: bool) -> None:
+    """An encoded value is read back to its last byte; one byte less raises an error."""
     reader = Reader(encoded, flexible=flexible)
     assert read(reader) == value
     reader.finish()
@@ -21,80 +55,29 @@ def read_back(encoded: bytes, read: Callable[[Reader], Any], value: Any, flexibl
 
 
 @pytest.mark.parametrize(
-    ("encoded", "read", "value"),
+    ("reader", "read", "problem"),
     [
-        (protocol.int8(-1), Reader.int8, -1),
-        (protocol.int16(-300), Reader.int16, -300),
-        (protocol.int32(2**31 - 1), Reader.int32, 2**31 - 1),
-        (protocol.int64(-(2**63)), Reader.int64, -(2**63)),
-        (protocol.unsigned_varint(0), Reader.unsigned_varint, 0),
-        (protocol.unsigned_varint(127), Reader.unsigned_varint, 127),
-        (protocol.unsigned_varint(128), Reader.unsigned_varint, 128),
-        (protocol.unsigned_varint(2**32 - 1), Reader.unsigned_varint, 2**32 - 1),
-        (protocol.string("grün"), Reader.string, "grün"),
-        (protocol.string(None), Reader.string, None),
-        (protocol.string("t"), Reader.required_string, "t"),
-        (protocol.nullable_bytes(b"\x00\xff"), Reader.nullable_bytes, b"\x00\xff"),
-        (b"\xff\xff\xff\xff", Reader.nullable_bytes, b""),
-        (protocol.int32(2) + protocol.int8(5) + protocol.int8(6), lambda r: r.array(r.int8), [5, 6]),
-        (b"\xff\xff\xff\xff", lambda r: r.array(r.int8), []),
-        (protocol.no_tags(False) + protocol.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
+        (Reader(b"\xff" * 6), Reader.unsigned_varint, "more than 5 bytes"),
+        (Reader(protocol.int16(5) + b"abcd"), Reader.string, "a field of 5 bytes where 4 are left"),
+        (Reader(protocol.int16(-2)), Reader.string, "a field of -2 bytes"),
+        (Reader(protocol.int16(-1)), Reader.required_string, "a field of -1 bytes"),
+        (Reader(protocol.int32(2**31 - 1)), Reader.nullable_bytes, "a field of 2147483647 bytes where 0 are left"),
+        (Reader(protocol.int16(1) + b"\xff"), Reader.string, "not UTF-8"),
+        (
+            Reader(protocol.int32(2**31 - 1) + b"ab"),
+            lambda r: r.array(r.int8),
+            "an array of 2147483647 elements where 2 bytes",
+        ),
+        (Reader(protocol.int32(-2) + b"ab"), Reader.nullable_bytes, "a length of -2"),
+        (Reader(protocol.int32(-2) + b"ab"), lambda r: r.array(r.int8), "a length of -2"),
+        (Reader(b"\x00", flexible=True), Reader.required_string, "a field of -1 bytes"),
+        (Reader(b"\xff\xff\xff\xff\x0fab", flexible=True), lambda r: r.array(r.int8), "elements where 2 bytes"),
     ],
 )
-def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
-    """An encoded value is read back to its last byte; one byte less raises an error."""
-    read_back(encoded, read, value, flexible=False)
-
-
-@pytest.mark.parametrize(
-    ("encoded", "read", "value"),
-    [
-        (protocol.string("t" * 200, True), Reader.string, "t" * 200),
-        (protocol.string(None, True), Reader.string, None),
-        (protocol.string("t", True), Reader.required_string, "t"),
-        (protocol.nullable_bytes(b"ab", True), Reader.nullable_bytes, b"ab"),
-        (b"\x00", Reader.nullable_bytes, b""),
-        (protocol.array([protocol.int8(5)], True), lambda r: r.array(r.int8), [5]),
-        (b"\x02\x00\x01a\x07\x02bc", Reader.tags, {0: b"a", 7: b"bc"}),
-        (protocol.no_tags(True) + protocol.int8(1), lambda r: (r.tags(), r.int8()), ({}, 1)),
-    ],
-)
-def test_compact_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
-    """The same holds in flexible versions."""
-    read_back(encoded, read, value, flexible=True)
-
-
-@pytest.mark.parametrize(
-    ("encoded", "read", "problem"),
-    [
-        (b"\xff" * 6, Reader.unsigned_varint, "more than 5 bytes"),
-        (protocol.int16(5) + b"abcd", Reader.string, "a field of 5 bytes where 4 are left"),
-        (protocol.int16(-2), Reader.string, "a field of -2 bytes"),
-        (protocol.int16(-1), Reader.required_string, "a field of -1 bytes"),
-        (protocol.int32(2**31 - 1), Reader.nullable_bytes, "a field of 2147483647 bytes where 0 are left"),
-        (protocol.int16(1) + b"\xff", Reader.string, "not UTF-8"),
-        (protocol.int32(2**31 - 1) + b"ab", lambda r: r.array(r.int8), "an array of 2147483647 elements where 2 bytes"),
-        (protocol.int32(-2) + b"ab", Reader.nullable_bytes, "a length of -2"),
-        (protocol.int32(-2) + b"ab", lambda r: r.array(r.int8), "a length of -2"),
-    ],
-)
-def test_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
+def test_lengths_beyond_the_bytes(reader: Reader, read: Callable[[Reader], Any], problem: str) -> None:
     """A length beyond the available bytes raises an error before memory is allocated for it."""
     with pytest.raises(MalformedResponse, match=problem):
-        read(Reader(encoded))
-
-
-@pytest.mark.parametrize(
-    ("encoded", "read", "problem"),
-    [
-        (b"\x00", Reader.required_string, "a field of -1 bytes"),
-        (b"\xff\xff\xff\xff\x0fab", lambda r: r.array(r.int8), "elements where 2 bytes"),
-    ],
-)
-def test_compact_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
-    """The same holds in flexible versions."""
-    with pytest.raises(MalformedResponse, match=problem):
-        read(Reader(encoded, flexible=True))
+        read(reader)
 
 
 def test_bytes_left() -> None:
@@ -105,43 +88,22 @@ def test_bytes_left() -> None:
         reader.finish()
 
 
-class TestVersions:
-    """The choice of a version."""
-
-    @pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
-    def test_newest_of_both(self, high: int, newest: int | None, expected: int) -> None:
-        """The newest version that both sides have and the caller allows is used."""
-        assert FETCH.version({1: (0, high)}, newest) == expected
-
-    @pytest.mark.parametrize("ranges", [{}, {1: (18, 20)}])
-    def test_none(self, ranges: dict[int, tuple[int, int]]) -> None:
-        """A broker without a common version is left to librdkafka."""
-        with pytest.raises(Unsupported, match="Fetch"):
-            FETCH.version(ranges)
-
-    def test_none_below_a_limit(self) -> None:
-        """A broker with only versions above the limit is left to librdkafka."""
-        with pytest.raises(Unsupported):
-            FETCH.version({1: (13, 17)}, 12)
+@pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
+def test_newest_common_version(high: int, newest: int | None, expected: int) -> None:
+    """The newest version that both sides have and the caller allows is used."""
+    assert FETCH.version({1: (0, high)}, newest) == expected
 
 
-class TestHeader:
-    """Headers of responses."""
+@pytest.mark.parametrize(("ranges", "newest"), [({}, None), ({1: (18, 20)}, None), ({1: (13, 17)}, 12)])
+def test_no_common_version(ranges: dict[int, tuple[int, int]], newest: int | None) -> None:
+    """A broker without a common version, or without one up to the caller's limit, is left to librdkafka."""
+    with pytest.raises(Unsupported, match="Fetch"):
+        FETCH.version(ranges, newest)
 
-    def test_other_request(self) -> None:
-        """A response to another request is malformed."""
-        request = metadata_messages.metadata_request(7, ["t"])
-        request.read_header(Reader(protocol.int32(5)), 5)
-        with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
-            request.read_header(Reader(protocol.int32(6)), 5)
 
-    def test_tags(self) -> None:
-        """The header has tagged fields if the request has, except for ApiVersions."""
-        for request, left in (
-            (connection_messages.sasl_authenticate_request(2, b""), 0),
-            (connection_messages.sasl_authenticate_request(1, b""), 1),
-            (connection_messages.api_versions_request(3, ""), 1),
-        ):
-            reader = request.reader(protocol.int32(5) + protocol.NO_TAGS)
-            request.read_header(reader, 5)
-            assert reader.left == left
+def test_response_to_another_request() -> None:
+    """A response to another request is malformed."""
+    request = metadata_messages.metadata_request(7, ["t"])
+    request.read_header(Reader(protocol.int32(5)), 5)
+    with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
+        request.read_header(Reader(protocol.int32(6)), 5)

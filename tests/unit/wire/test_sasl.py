@@ -13,7 +13,7 @@ from scramp import ScramException, ScramMechanism
 from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.wire.sasl import exchange
 from pyspark_zkafka.wire.settings import Login, TokenEndpoint
-from tests.support.token_server import TokenServer
+from tests.support.web_server import WebRequest, WebServer
 
 PASSWORD = "open-sesame"
 HOST = "broker1"
@@ -42,21 +42,15 @@ def test_plain() -> None:
 
 @SCRAM
 def test_scram(mechanism: str) -> None:
-    """SCRAM proves the password to the broker, and ends once the broker has proved that it knows the password."""
-    broker, tokens = server(mechanism), exchange(login(mechanism), HOST)
-    broker.set_client_first(next(tokens).decode())
-    broker.set_client_final(tokens.send(broker.get_server_first().encode()).decode())
-    with pytest.raises(StopIteration):
-        tokens.send(broker.get_server_final().encode())
-
-
-@SCRAM
-def test_password_is_not_sent(mechanism: str) -> None:
-    """No SCRAM token contains the password."""
+    """SCRAM proves the password without sending it, and ends once the broker has proved that it knows the password."""
     broker, tokens = server(mechanism), exchange(login(mechanism), HOST)
     first = next(tokens)
     broker.set_client_first(first.decode())
-    assert PASSWORD.encode() not in first + tokens.send(broker.get_server_first().encode())
+    proof = tokens.send(broker.get_server_first().encode())
+    assert PASSWORD.encode() not in first + proof
+    broker.set_client_final(proof.decode())
+    with pytest.raises(StopIteration):
+        tokens.send(broker.get_server_final().encode())
 
 
 @SCRAM
@@ -139,13 +133,13 @@ class TestBearer:
     """OAUTHBEARER, with a local token endpoint."""
 
     @pytest.fixture
-    def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[tuple[str, str]]]]]:
+    def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[WebRequest]]]]:
         """Starts an endpoint with a response: ``endpoint(body, status)``; also returns what it receives."""
         with ExitStack() as opened:
 
-            def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[tuple[str, str]]]:
-                server = opened.enter_context(TokenServer(answer, status))
-                return TokenEndpoint(server.url, "me", PASSWORD, **how), server.received
+            def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[WebRequest]]:
+                server = opened.enter_context(WebServer(answer, status))
+                return TokenEndpoint(f"{server.url}/token", "me", PASSWORD, **how), server.received
 
             yield start
 
@@ -158,7 +152,7 @@ class TestBearer:
             with pytest.raises(StopIteration):
                 tokens.send(b"")
         credentials = base64.b64encode(b"me:" + PASSWORD.encode()).decode()
-        assert received == [(f"Basic {credentials}", "grant_type=client_credentials&scope=read+write")]
+        assert received == [WebRequest("/token", f"Basic {credentials}", "grant_type=client_credentials&scope=read+write")]
 
     def test_token_without_a_lifetime(self, endpoint: Any) -> None:
         """A token with an unknown lifetime is used once."""
@@ -187,14 +181,14 @@ class TestBearer:
             ({"access_token": "a\x01auth=b"}, 200, Unsupported, "has no token"),
         ],
     )
-    def test_errors(self, endpoint: Any, answer: Any, status: int, error: type[Exception], text: str) -> None:
+    def test_missing_token(self, endpoint: Any, answer: Any, status: int, error: type[Exception], text: str) -> None:
         """A response without a token raises an error that hides the secret, and redirections are not followed."""
         login, _ = endpoint(answer, status)
         with pytest.raises(error, match=text) as caught:
             next(exchange(login, HOST))
         assert PASSWORD not in str(caught.value)
 
-    def test_out_of_reach(self) -> None:
+    def test_endpoint_out_of_reach(self) -> None:
         """An unreachable endpoint is retried like a broker; authorities that cannot be loaded are not."""
         with pytest.raises(ConnectionLost, match="out of reach"):
             next(exchange(TokenEndpoint("http://127.0.0.1:1/", "me", PASSWORD), HOST))

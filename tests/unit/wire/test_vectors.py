@@ -334,7 +334,9 @@ def test_versions_of_kafka_agree(kind: str) -> None:
 def test_requests(api: str, sample: str, version: int, data: bytes) -> None:
     """A request has the same bytes as Java's for the same values, after its length."""
     request = REQUESTS[api, sample](version)
-    assert (request.api, request.version, request.parts) == (APIS[api], version, ())
+    assert request.api == APIS[api]
+    assert request.version == version
+    assert request.parts == ()
     assert request.encoded(CORRELATION_ID, CLIENT_ID) == len(data).to_bytes(4, "big") + data
 
 
@@ -460,7 +462,7 @@ class TestAssignments:
             found = groups.read_assignment(memoryview(encoded)[:size])
             assert found == (self.OWNED if size >= topics_end else None)
 
-    def test_none(self) -> None:
+    def test_member_without_an_assignment(self) -> None:
         """A member without an assignment owns nothing."""
         assert groups.read_assignment(b"") == frozenset()
 

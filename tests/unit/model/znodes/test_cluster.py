@@ -42,7 +42,9 @@ def test_versions(data: bytes, version: int) -> None:
     """All versions of a registration are decoded to the same broker."""
     found = znodes.decode_broker("/brokers/ids/7", data)
     assert found.broker == Broker(7, (Endpoint("PLAINTEXT", "PLAINTEXT", "kafka1", 9092),))
-    assert (found.version, found.host, found.port) == (version, "kafka1", 9092)
+    assert found.version == version
+    assert found.host == "kafka1"
+    assert found.port == 9092
 
 
 def test_broker_without_plaintext_listener() -> None:
@@ -52,7 +54,9 @@ def test_broker_without_plaintext_listener() -> None:
         b'"rack":"r1","jmx_port":9999,"host":null,"timestamp":"1","port":-1,"version":4}'
     )
     found = znodes.decode_broker("/brokers/ids/7", data)
-    assert (found.host, found.port, found.timestamp) == (None, -1, "1")
+    assert found.host is None
+    assert found.port == -1
+    assert found.timestamp == "1"
     assert found.broker == Broker(7, (Endpoint("IN", "SSL", "::1", 9093), Endpoint("OUT", "SASL_SSL", "", 9094)), "r1")
 
 
