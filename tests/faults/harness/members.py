@@ -114,6 +114,12 @@ class Member(threading.Thread):
         self.join(120)
         self.application.close()
 
+    def abort(self) -> None:
+        """End all processes at once, and do not restart."""
+        self._ended.set()
+        self._wanted.clear()
+        self.application.close()
+
     @property
     def run_number(self) -> int:
         """The number of the current or last run."""

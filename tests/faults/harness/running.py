@@ -110,7 +110,7 @@ class Running:
     def kill(self) -> None:
         """End all processes at once, after an error of the harness."""
         for member in self.members:
-            member.application.close()
+            member.abort()
 
     def history(self) -> History:
         """Return the history of the workload, and write it to its folder."""
