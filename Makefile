@@ -32,7 +32,7 @@ export ZKAFKA_CLUSTER_DATA := /dev/shm
 endif
 endif
 
-.PHONY: demo test test-all test-sail mutants matrix simulate soak soak-exactly-once soak-planner use bench check audit docs site notebooks format dist clean
+.PHONY: demo test test-all test-sail mutants matrix simulate soak soak-planner use bench check audit docs site notebooks format dist clean
 
 demo: $(DEMO_READY)
 	$(BIN)/zkafka demo
@@ -75,11 +75,6 @@ simulate: $(READY)
 # SOAK_ARGS=--each takes one kind of fault after the other. APPEND=FOLDER keeps the earlier runs in a folder, and reports on all of them.
 soak: $(READY) $(SAIL_READY)
 	$(BIN)/python -m tests.faults.harness --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(APPEND),--append --folder $(APPEND)) $(SOAK_ARGS)
-
-# Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.
-# APPEND=FOLDER as for soak.
-soak-exactly-once: $(READY)
-	$(BIN)/python -m tests.faults.exactly_once.soak $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(if $(APPEND),--append $(APPEND))
 
 # Days of a planner's work: BATCHES micro-batches with each kind of group. Its resources must not grow. Takes half an hour.
 soak-planner: $(READY)

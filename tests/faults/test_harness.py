@@ -67,7 +67,7 @@ def test_groups(kind: str, transport: str, seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["sink-at-least-once", "sink-exactly-once"])
+@pytest.mark.parametrize("kind", ["sink-at-least-once", "sink-exactly-once", "sink-exactly-once-foreach"])
 def test_sinks(kind: str, seed: int, tmp_path: Path) -> None:
     """A sink receives each record under random faults; an exactly-once sink receives it once."""
     scenario = Scenario(workloads=(workload(kind, "direct"),), seed=seed, duration_s=60)

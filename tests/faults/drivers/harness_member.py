@@ -49,7 +49,9 @@ class Member:
     def read_stream(self) -> None:
         """Run a streaming query into the journal or into a sink."""
         source = self.spark.readStream.format("zkafka").options(**self.request["source"]).load()
-        if self.request["kind"] == "sink":
+        if slots := self.request["foreach_slots"]:
+            writer = source.select("key", "value").repartition(slots).writeStream.foreachBatch(self.write)
+        elif self.request["kind"] == "sink":
             writer = source.select("key", "value").writeStream.format("zkafka").options(**self.request["sink"])
         else:
             writer = source.select(*COLUMNS).writeStream.foreachBatch(self.gather)
@@ -59,6 +61,10 @@ class Member:
             .start()
         )
         await_end(query)
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Write a micro-batch to the sink."""
+        frame.write.format("zkafka").options(**self.request["sink"]).mode("append").save()
 
     def gather(self, frame: DataFrame, batch: int) -> None:
         """Journal a micro-batch."""

@@ -1,4 +1,7 @@
-"""``python -m tests.faults.harness``: workloads under random faults, or one kind each; exit status 1 on a violation."""
+"""``python -m tests.faults.harness``: workloads under random faults, or one kind each; exit status 1 on a violation.
+
+A run that injects no fault fails, too: it shows nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.harness.checker import figures
+from tests.faults.harness.history import Fault
 from tests.faults.harness.nemesis import kinds, schedule
 from tests.faults.harness.report import ANY_FAULT, SHOWN, Row
 from tests.faults.harness.run import Result, Scenario, run
@@ -36,7 +40,7 @@ def main() -> int:
     if not given.append:
         for earlier in given.folder.glob("episode-*"):  # their checkpoints belong to other clusters
             shutil.rmtree(earlier)
-    this, failed = next_run(given.folder, given.seed, None if given.each else given.minutes), False
+    this, failed, injected = next_run(given.folder, given.seed, None if given.each else given.minutes), False, False
     scenarios = _each(given) if given.each else _at_random(given)
     for number, (faults, scenario) in enumerate(scenarios, next_number(given.folder)):
         names = tuple(one.name for one in scenario.workloads)
@@ -48,9 +52,12 @@ def main() -> int:
             for result in run(scenario, given.folder / f"episode-{number}"):
                 _say(_line(result))
                 failed |= result.failed
+                injected |= bool(result.history.of(Fault))
                 rows.append(_row(faults, result))
-    _say("failed" if failed else f"no violation; reports are in {given.folder}")
-    return int(failed)
+    if not injected:
+        _say("no fault was injected")
+    _say("failed" if failed or not injected else f"no violation; reports are in {given.folder}")
+    return int(failed or not injected)
 
 
 def _at_random(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
@@ -125,10 +132,11 @@ def _choice(random: Random) -> tuple[Workload, ...]:
 
 def _line(result: Result) -> str:
     found = figures(result.history)
+    interrupted = f" ({found.interrupted} ended with a part of a micro-batch written once)" if found.interrupted else ""
     recovered = "not at rest" if found.recovery_s is None else f"at rest after {found.recovery_s:.1f} s"
     line = (
         f"  {result.workload.name}: {sum(found.faults.values())} faults, {found.acknowledged} records acknowledged, "
-        f"{found.lost} lost, {found.duplicated} delivered again, {found.runs} runs, {recovered}, "
+        f"{found.lost} lost, {found.duplicated} delivered again, {found.runs} runs{interrupted}, {recovered}, "
         f"{len(result.violations)} violations"
     )
     leaks = [f"    {growth}" for growth in result.growths if not growth.flat]

@@ -22,7 +22,7 @@ from itertools import chain
 
 from tests.faults.harness.delivery import delivery_violations, duplicates, missing, sink_violations
 from tests.faults.harness.evidence import Evidence, Violation
-from tests.faults.harness.history import Fault, Finished, History, Life, Sent, Stored
+from tests.faults.harness.history import Fault, Finished, History, Interrupted, Life, Sent, Stored
 from tests.faults.harness.membership import membership_violations
 from tests.faults.harness.progress import progress_violations, recovery_s
 
@@ -45,7 +45,10 @@ def check(history: History) -> list[Violation]:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The size of a run, and the cost of its faults."""
+    """The size of a run, and the cost of its faults.
+
+    `interrupted` is the number of runs that ended with a part of their micro-batch written exactly once.
+    """
 
     faults: dict[str, int]
     acknowledged: int
@@ -56,6 +59,7 @@ class Figures:
     runs: int
     failures: int
     recovery_s: float | None
+    interrupted: int = 0
 
     def __add__(self, other: Figures) -> Figures:
         """Return the sums; `recovery_s` is the longer one, or None if either is None."""
@@ -70,6 +74,7 @@ class Figures:
             runs=self.runs + other.runs,
             failures=self.failures + other.failures,
             recovery_s=max(rests) if len(rests) == 2 else None,
+            interrupted=self.interrupted + other.interrupted,
         )
 
 
@@ -94,4 +99,5 @@ def figures(history: History) -> Figures:
         runs=sum(life.stage == "started" for life in lives),
         failures=sum(life.stage == "failed" for life in lives),
         recovery_s=recovery_s(evidence),
+        interrupted=len(history.of(Interrupted)),
     )

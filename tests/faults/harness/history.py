@@ -22,6 +22,7 @@ __all__ = [
     "Gap",
     "Healed",
     "History",
+    "Interrupted",
     "Life",
     "LogEnd",
     "Owners",
@@ -172,6 +173,19 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The end of a run in a micro-batch that is not complete, but whose rows of some slots are committed.
+
+    The next run repeats the micro-batch, and must not write these rows again.
+    """
+
+    at: float
+    member: str
+    run: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """An injected fault, from `at` to `end`."""
 
@@ -253,6 +267,7 @@ Event: TypeAlias = (
     | Reset
     | Owners
     | Life
+    | Interrupted
     | Fault
     | Ready
     | Healed
@@ -266,7 +281,7 @@ _KINDS: dict[str, type[Any]] = {
     kind.__name__.lower(): kind
     for kind in (
         *(Terms, Sent, Read, Finished, Committed, Reset, Owners, Life),
-        *(Fault, Ready, Healed, Rest, LogEnd, Gap, Stored, Sample),
+        *(Interrupted, Fault, Ready, Healed, Rest, LogEnd, Gap, Stored, Sample),
     )
 }
 _Kind = TypeVar("_Kind")

@@ -34,6 +34,8 @@ _FILE_BYTES = 4096
 _DISK_FULL_S = 60
 _MEMBERS = "members"
 _Chosen = TypeVar("_Chosen")
+_Find = Callable[[Member, float], "int | None"]
+"""Finds a process of a member, by the draw of its fault."""
 
 
 class Injectors:
@@ -61,9 +63,10 @@ class Injectors:
             "zookeeper flapping": self._zookeeper_flapping,
             "session expired": self._expire,
             "driver killed": self._kill_driver,
-            "planner killed": lambda lasts_s, draw: self._kill_process(draw, lambda member: member.planner),
-            "planner paused beyond its session": self._pause_planner,
-            "worker killed": lambda lasts_s, draw: self._kill_process(draw, lambda member: member.worker),
+            "planner killed": lambda lasts_s, draw: self._kill_process(draw, _planner),
+            "planner paused beyond its session": lambda lasts_s, draw: self._pause_process(lasts_s, draw, _planner),
+            "worker killed": lambda lasts_s, draw: self._kill_process(draw, _worker),
+            "worker paused": lambda lasts_s, draw: self._pause_process(lasts_s, draw, _worker),
             "zookeeper connections cut": lambda lasts_s, draw: self._zookeeper_wire(lasts_s, "cut"),
             "zookeeper connections silent": lambda lasts_s, draw: self._zookeeper_wire(lasts_s, "silence"),
             "broker connections cut": lambda lasts_s, draw: self._broker_wires(lasts_s, "cut"),
@@ -201,16 +204,16 @@ class Injectors:
         running, member = self._member(draw)
         return (member.name, [running]) if member.kill() else None
 
-    def _kill_process(self, draw: float, find: Callable[[Member], int | None]) -> tuple[str, Sequence[Running]] | None:
+    def _kill_process(self, draw: float, find: _Find) -> tuple[str, Sequence[Running]] | None:
         running, member = self._member(draw)
-        pid = find(member)
+        pid = find(member, draw)
         if pid is None or not signal_process(pid, signal.SIGKILL):
             return None
         return member.name, [running]
 
-    def _pause_planner(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
+    def _pause_process(self, lasts_s: float, draw: float, find: _Find) -> tuple[str, Sequence[Running]] | None:
         running, member = self._member(draw)
-        pid = member.planner
+        pid = find(member, draw)
         if pid is None or not signal_process(pid, signal.SIGSTOP):
             return None
         time.sleep(lasts_s)
@@ -271,3 +274,13 @@ class Injectors:
     @staticmethod
     def _chosen(found: Sequence[_Chosen], draw: float) -> _Chosen | None:
         return found[int(draw * len(found))] if found else None
+
+
+def _planner(member: Member, draw: float) -> int | None:
+    return member.planner
+
+
+def _worker(member: Member, draw: float) -> int | None:
+    """Choose a worker by digits of the draw that do not choose the member."""
+    workers = member.workers
+    return workers[int(draw * 1000 % 1 * len(workers))] if workers else None

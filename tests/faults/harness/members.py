@@ -8,26 +8,32 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark_zkafka.model.checkpoint import StreamOffset
-from tests.faults.harness.history import Event, Finished, Life
+from tests.faults.harness.history import Event, Finished, Interrupted, Life
 from tests.faults.harness.journal import Journal
+from tests.faults.harness.sampling import UNREACHABLE
+from tests.faults.harness.workloads import PARTITIONS, Workload
 from tests.support.applications import Application
 from tests.support.processes import parent_of
 
 __all__ = ["Member", "MemberRequest", "finished", "shortened", "signal_process"]
 
-_PLANNER, _DAEMON = "python_streaming_source_runner", "pyspark.daemon"
+_PLANNER, _TASKS = "python_streaming_source_runner", "pyspark.daemon pyspark.worker"
+"""Parts of command lines. Other daemons of pyspark look data sources up, and plan; their workers are nearly always idle."""
 _SHOWN = 600
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberRequest:
-    """A query to run, for ``tests/faults/drivers/harness_member.py``."""
+    """A query to run, for ``tests/faults/drivers/harness_member.py``.
+
+    With `foreach_slots`, ``foreachBatch`` writes to the sink, after a shuffle into so many partitions.
+    """
 
     name: str
     run: int
@@ -36,33 +42,43 @@ class MemberRequest:
     checkpoint: str
     journal: str
     sink: Mapping[str, str] = field(default_factory=dict)
+    foreach_slots: int = 0
 
 
 class Member(threading.Thread):
     """A member that runs from `start` to `end`, except between `halt` and `resume`.
 
     After a kill, it restarts alternately at once and after its session has expired.
+
+    Parameters
+    ----------
+    options : tuple of dict
+        The options of the source and of the sink.
+    written : callable, optional
+        Returns how many slots of a micro-batch a query has written exactly once, given the query's id and the micro-batch.
     """
 
     def __init__(
         self,
         name: str,
-        kind: str,
+        workload: Workload,
         folder: Path,
         journal: Journal,
         options: tuple[Mapping[str, str], Mapping[str, str]],
-        session_s: float,
-        engine: str,
+        written: Callable[[str, int], int] | None = None,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self.kind, self.journal = kind, journal
+        self.kind = "sink" if workload.is_sink else "batch" if workload.kind == "batch" else "stream"
+        self.journal = journal
         self.reads = folder / f"{name}.jsonl"
         self.reads.touch()
         self.checkpoint = folder / f"{name}-checkpoint"
-        master = "sail" if engine == "sail" else "local[2,3]"
+        master = "sail" if workload.engine == "sail" else f"local[{workload.cores},3]"
         self.application = Application(folder / name, conf=_CONF, master=master, driver="harness_member.py")
         self._source, self._sink = options
-        self._session_s = session_s
+        self._foreach_slots = PARTITIONS if workload.in_foreach else 0
+        self._written = written
+        self._session_s = workload.terms().session_s
         self._number = -1
         self._wanted, self._ended = threading.Event(), threading.Event()
         self._idle = threading.Event()
@@ -98,6 +114,12 @@ class Member(threading.Thread):
         self.join(120)
         self.application.close()
 
+    def abort(self) -> None:
+        """End all processes at once, and do not restart."""
+        self._ended.set()
+        self._wanted.clear()
+        self.application.close()
+
     @property
     def run_number(self) -> int:
         """The number of the current or last run."""
@@ -114,12 +136,12 @@ class Member(threading.Thread):
         return self._process(_PLANNER if self.kind != "batch" else "harness_member.py")
 
     @property
-    def worker(self) -> int | None:
-        """A Python worker of the application, a child of Spark's daemon."""
-        daemons = [pid for pid, line in self.application.processes.items() if _DAEMON in line]
+    def workers(self) -> list[int]:
+        """The Python workers that run the application's tasks, children of Spark's daemon."""
+        daemons = [pid for pid, line in self.application.processes.items() if _TASKS in line]
         with suppress(ProcessLookupError, FileNotFoundError):
-            return next((pid for pid in daemons if parent_of(pid) in daemons), None)
-        return None
+            return sorted(pid for pid in daemons if parent_of(pid) in daemons)
+        return []
 
     def _process(self, name: str) -> int | None:
         return next((pid for pid, line in self.application.processes.items() if name in line), None)
@@ -140,7 +162,18 @@ class Member(threading.Thread):
         outcome = self.application.wait(1e6)
         stage = "killed" if outcome.killed else "stopped" if outcome.error is None else "failed"
         self.journal.add(Life(time.time(), self.name, self._number, stage, shortened(outcome.error or "")))
+        self._note_written()
         self._ended.wait(self._pause_s if outcome.killed else 0.5)
+
+    def _note_written(self) -> None:
+        """Journal that the last run has left an incomplete micro-batch with written slots, unless brokers are down."""
+        batch = _last_number(self.checkpoint / "offsets")
+        if self._written is None or batch <= _last_number(self.checkpoint / "commits"):
+            return
+        query = json.loads((self.checkpoint / "metadata").read_text())["id"]
+        with suppress(*UNREACHABLE):
+            if slots := self._written(query, batch):
+                self.journal.add(Interrupted(time.time(), self.name, self._number, slots))
 
     @property
     def _pause_s(self) -> float:
@@ -153,6 +186,7 @@ class Member(threading.Thread):
             kind=self.kind,
             source=self._source,
             sink=self._sink,
+            foreach_slots=self._foreach_slots,
             checkpoint=str(self.checkpoint),
             journal=str(self.reads),
         )
@@ -170,6 +204,11 @@ _CONF = {
     "spark.sql.streaming.minBatchesToRetain": "1000000",  # completed batches are read from the checkpoint at the end
     "spark.ui.enabled": "false",
 }
+
+
+def _last_number(folder: Path) -> int:
+    """Return the number of the last micro-batch with a file in a folder of a checkpoint, or -1."""
+    return max((int(file.name) for file in folder.glob("[0-9]*")), default=-1)
 
 
 def finished(member: Member) -> Iterator[Event]:

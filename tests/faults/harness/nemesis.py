@@ -54,6 +54,7 @@ KINDS = (
     Kind("planner killed", "processes"),
     Kind("planner paused beyond its session", "processes", (8, 14)),
     Kind("worker killed", "processes"),
+    Kind("worker paused", "processes", (1, 20)),
     Kind("zookeeper connections cut", "wires", (1, 4), ZOOKEEPER),
     Kind("zookeeper connections silent", "wires", (8, 14), ZOOKEEPER),
     Kind("broker connections cut", "wires", (0.5, 4)),

@@ -30,7 +30,7 @@ _CONDITIONS = {
 }
 _FOREIGN_CAUSES = (CheckpointError, CodecError, DataLoss, InvalidRow, LedgerError, OptionError, UnreadableRecord)
 _LIMITS = {"LAYOUT_CHANGED", "LEDGER_FORGOTTEN"}
-"""What an exactly-once query may report after a death: its slots start in another order, or a late request erased one."""
+"""What an exactly-once query may report after late requests: slots were not verified in time, or a request erased one."""
 _FALSE_ALARMS = {
     found.name
     for found in vars(conditions).values()
@@ -39,6 +39,10 @@ _FALSE_ALARMS = {
 """Conditions that no fault of the harness causes: it deletes no records or topics, and changes no options or plans."""
 _APPLICATION_KILLS = ("driver killed", "planner killed")
 _PROCESS_KILLS = (*_APPLICATION_KILLS, "worker killed")
+_SUDDEN = {*_PROCESS_KILLS, "worker paused", "broker killed", "broker stopped"}
+"""Faults that delay no request for long. They do not excuse `_LIMITS`, since members have as many cores as slots."""
+_LATE_S = 120.0
+"""How long after the end of any other fault `_LIMITS` are excused: longer than a transaction's time-out."""
 
 
 def progress_violations(evidence: Evidence) -> Iterator[Violation]:
@@ -162,11 +166,17 @@ def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
     if not faults:
         yield Violation("I9", life.member, f"run {life.run} failed without a fault: {life.text[:300]}")
     named = _CONDITIONS.intersection(re.findall(r"\[([A-Z][A-Z0-9_]+)\]", life.text))
-    if wrong := ", ".join(sorted(named & _FALSE_ALARMS)):
+    if wrong := ", ".join(sorted(named & (_FALSE_ALARMS if _may_be_late(evidence, life) else _FALSE_ALARMS | _LIMITS))):
         yield Violation("I9", life.member, f"run {life.run} reports {wrong}, which no fault causes: {life.text[:300]}")
     killed = any(fault.target == life.member and fault.kind in _PROCESS_KILLS for fault in faults)
     if not named and not killed and not _has_dead_planner(evidence, life):
         yield Violation("I9", life.member, f"run {life.run} failed without naming the cause: {life.text[:300]}")
+
+
+def _may_be_late(evidence: Evidence, life: Life) -> bool:
+    """Return whether a fault before the end of a run may have delayed its requests."""
+    faults = (fault for fault in evidence.history.of(Fault) if fault.kind not in _SUDDEN)
+    return any(fault.at <= life.at and fault.end >= life.at - _LATE_S for fault in faults)
 
 
 def _unkilled(evidence: Evidence, life: Life) -> Iterator[Violation]:

@@ -113,6 +113,7 @@ def _figures(found: Figures) -> list[str]:
         "records delivered again, where that is allowed": found.duplicated,
         "runs of members": found.runs,
         "runs that failed with an error": found.failures,
+        "runs that ended with a part of their micro-batch written exactly once": found.interrupted,
         "time from the last fault until nothing was left": recovery,
     }
     return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items()), ""]

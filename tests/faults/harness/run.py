@@ -53,7 +53,6 @@ class Scenario:
     duration_s: float
     quiet_s: tuple[float, float] = (2.0, 8.0)
     rate: int = 100
-    partitions: int = 4
     faults: tuple[Planned, ...] | None = None
 
     @property
@@ -106,7 +105,7 @@ def _started(cluster: LocalCluster, network: Network, scenario: Scenario, folder
     with ExitStack() as opened:
         running = []
         for workload in scenario.workloads:
-            one = Running(workload, cluster, network, folder / workload.name, scenario.rate, scenario.partitions)
+            one = Running(workload, cluster, network, folder / workload.name, scenario.rate)
             opened.callback(one.kill)
             running.append(one)
         with ThreadPoolExecutor() as starting:

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from pyspark_zkafka.model.ledger import QueryName
 from tests.faults.harness.history import Committed, Event, History, LogEnd, Owners, Ready, Rest, Stored, merged
 from tests.faults.harness.journal import Journal
 from tests.faults.harness.members import Member, finished
 from tests.faults.harness.producing import Records
-from tests.faults.harness.sampling import UNREACHABLE, Group, KafkaGroup, Sampler, ZooKeeperGroup, process_sample
+from tests.faults.harness.sampling import (
+    UNREACHABLE,
+    Group,
+    KafkaGroup,
+    Sampler,
+    ZooKeeperGroup,
+    process_sample,
+    written_slots,
+)
 from tests.faults.harness.sinks import stored_rows
-from tests.faults.harness.workloads import Workload
+from tests.faults.harness.workloads import PARTITIONS, Workload
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -41,15 +50,13 @@ class Running:
         Events outside the members.
     """
 
-    def __init__(
-        self, workload: Workload, cluster: LocalCluster, network: Network, folder: Path, rate: int, partitions: int
-    ) -> None:
+    def __init__(self, workload: Workload, cluster: LocalCluster, network: Network, folder: Path, rate: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.workload, self.folder = workload, folder
         self._cluster = cluster
         self.journal = Journal(folder / "harness.jsonl")
         self.journal.add(workload.terms())
-        self._create_topics(partitions)
+        self._create_topics()
         self.group: Group = self._group()
         self._records = Records(cluster.bootstrap_servers, workload.name, rate, self.journal)
         self.members = [self._member(name, network) for name in workload.member_names]
@@ -97,13 +104,13 @@ class Running:
         sink, servers = self.workload.sink_topic, self._cluster.bootstrap_servers
         source, rows = stored_rows(servers, self.workload.name), stored_rows(servers, sink)
         counts = ((row, count - source.get(row, 1) + 1) for row, count in sorted(rows.items()))
-        is_once = self.workload.kind == "sink-exactly-once"
+        is_once = self.workload.is_exactly_once
         return Stored(time.time(), sink, is_once, tuple((row, count) for row, count in counts if count > 0))
 
     def kill(self) -> None:
         """End all processes at once, after an error of the harness."""
         for member in self.members:
-            member.application.close()
+            member.abort()
 
     def history(self) -> History:
         """Return the history of the workload, and write it to its folder."""
@@ -125,10 +132,10 @@ class Running:
             partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
             return all(partition.leader == partition.replicas[0] for partition in partitions)
 
-    def _create_topics(self, partitions: int) -> None:
+    def _create_topics(self) -> None:
         sinks = [self.workload.sink_topic] if self.workload.is_sink else []
         for topic in (self.workload.name, *sinks):
-            self._cluster.create_topic(topic, partitions=partitions, replication=3, config=_SAFE)
+            self._cluster.create_topic(topic, partitions=PARTITIONS, replication=3, config=_SAFE)
 
     def _group(self) -> Group:
         name = self.workload.name
@@ -137,11 +144,14 @@ class Running:
         return ZooKeeperGroup(self._cluster, name, name)
 
     def _member(self, name: str, network: Network) -> Member:
-        kind = "sink" if self.workload.is_sink else "batch" if self.workload.kind == "batch" else "stream"
         source = self.workload.source(name, network.zookeeper_connect, network.bootstrap_servers)
         sink = self.workload.sink(network.zookeeper_connect) if self.workload.is_sink else {}
-        session_s, engine = self.workload.terms().session_s, self.workload.engine
-        return Member(name, kind, self.folder, self.journal, (source, sink), session_s, engine)
+        written = self._written if self.workload.is_exactly_once else None
+        return Member(name, self.workload, self.folder, self.journal, (source, sink), written)
+
+    def _written(self, query: str, batch: int) -> int:
+        name = QueryName("zkafka", query, self.workload.sink_topic if self.workload.in_foreach else "")
+        return written_slots(self._cluster.bootstrap_servers, name, PARTITIONS, batch)
 
     def _health(self) -> Iterator[Event]:
         for member in self.members:

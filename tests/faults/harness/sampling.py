@@ -18,6 +18,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
+from pyspark_zkafka.model.ledger import LedgerGroup, QueryName, decode
 from pyspark_zkafka.testing.processes import LOOPBACK
 from tests.faults.harness.history import Committed, Event, Owners, Sample
 from tests.faults.harness.journal import Journal
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["Group", "KafkaGroup", "Sampler", "ZooKeeperGroup", "process_sample", "zookeeper_sample"]
+__all__ = [
+    "UNREACHABLE",
+    "Group",
+    "KafkaGroup",
+    "Sampler",
+    "ZooKeeperGroup",
+    "process_sample",
+    "written_slots",
+    "zookeeper_sample",
+]
 
 _ADMIN_S = 5
 _REQUEST_S = 600
@@ -104,15 +114,13 @@ class KafkaGroup:
 
     def sample(self) -> list[Event]:
         """Return the current offsets, and the owners if the group is stable."""
-        asked = [ConsumerGroupTopicPartitions(self._group)]
         with AdminClient({"bootstrap.servers": self._servers}) as admin:
             at = time.time()
             describing = admin.describe_consumer_groups([self._group], request_timeout=_REQUEST_S)
             described = describing[self._group].result(_ADMIN_S)
-            listing = admin.list_consumer_group_offsets(asked, request_timeout=_REQUEST_S)
-            stored = listing[self._group].result(_ADMIN_S)
+            stored = _offsets(admin, self._group)
             after = time.time()
-        offsets = [Committed(after, tp.topic, tp.partition, tp.offset) for tp in stored.topic_partitions if tp.offset >= 0]
+        offsets = [Committed(after, tp.topic, tp.partition, tp.offset) for tp in stored]
         if described.state != ConsumerGroupState.STABLE:
             return list(offsets)
         owned = ((place, member.client_id) for member in described.members for place in member.assignment.topic_partitions)
@@ -128,6 +136,19 @@ class KafkaGroup:
 
 
 Group = ZooKeeperGroup | KafkaGroup
+
+
+def written_slots(servers: str, query: QueryName, width: int, batch: int) -> int:
+    """Return the number of slots whose rows of a micro-batch are committed, by the ledger of a query of `width` slots."""
+    group = str(LedgerGroup(str(query), width, 0))
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        return sum(decode(stored.metadata).batch == batch for stored in _offsets(admin, group))
+
+
+def _offsets(admin: AdminClient, group: str) -> list[TopicPartition]:
+    """Return the offsets that a group has committed."""
+    listing = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=_REQUEST_S)
+    return [tp for tp in listing[group].result(_ADMIN_S).topic_partitions if tp.offset >= 0]
 
 
 class Sampler(threading.Thread):

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tests.faults.harness.history import Terms
 
-__all__ = ["ENGINES", "KINDS", "TRANSPORTS", "Workload", "workload"]
+__all__ = ["ENGINES", "KINDS", "PARTITIONS", "TRANSPORTS", "Workload", "workload"]
 
-Kind = Literal["batch", "stream-zookeeper", "stream-kafka", "sink-at-least-once", "sink-exactly-once"]
+Kind = Literal[
+    "batch",
+    "stream-zookeeper",
+    "stream-kafka",
+    "sink-at-least-once",
+    "sink-exactly-once",
+    "sink-exactly-once-foreach",
+]
 
 TRANSPORTS = ("direct", "librdkafka")
 ENGINES = ("spark", "sail")
 """Engines; Sail runs batches only."""
 SESSION_MS = 6000
+PARTITIONS = 4
+"""The partitions of a topic."""
 BROKERS_LISTENER = "WIRED"
 """The brokers' listener behind the proxies."""
 
@@ -37,6 +46,21 @@ class Workload:
     def is_sink(self) -> bool:
         """Whether the records go to a sink instead of the journal."""
         return self.kind.startswith("sink")
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether the sink must have each row once."""
+        return self.kind.startswith("sink-exactly-once")
+
+    @property
+    def in_foreach(self) -> bool:
+        """Whether ``foreachBatch`` writes to the sink, after a shuffle, instead of the stream's own writer."""
+        return self.kind == "sink-exactly-once-foreach"
+
+    @property
+    def cores(self) -> int:
+        """The tasks of a member that run at once. With fewer cores than slots, a repeated micro-batch may have to wait."""
+        return PARTITIONS if self.is_exactly_once else 2
 
     @property
     def in_kafka(self) -> bool:
@@ -74,7 +98,7 @@ class Workload:
         """Return the options of the sink."""
         once = {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": "60000"}
         to = {"zookeeper.connect": zookeeper, "topic": self.sink_topic, "listener.name": BROKERS_LISTENER}
-        return {**to, **(once if self.kind == "sink-exactly-once" else {"transport": self.transport})}
+        return {**to, **(once if self.is_exactly_once else {"transport": self.transport})}
 
     @property
     def sink_topic(self) -> str:
@@ -87,7 +111,7 @@ def workload(kind: Kind, transport: str = "direct", engine: str = "spark") -> Wo
     return Workload(kind, transport, 1 if kind.startswith("sink") else 2, engine)
 
 
-KINDS: tuple[Kind, ...] = ("batch", "stream-zookeeper", "stream-kafka", "sink-at-least-once", "sink-exactly-once")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def _zookeeper(member: str, connect: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tests.faults.harness.history import (
     Gap,
     Healed,
     History,
+    Interrupted,
     Life,
     LogEnd,
     Owners,
@@ -439,10 +440,31 @@ def test_explained_gaps() -> None:
 
 
 @pytest.mark.parametrize("condition", ["LAYOUT_CHANGED", "LEDGER_FORGOTTEN"])
-def test_limits_of_exactly_once(condition: str) -> None:
-    """An exactly-once query may stop with the conditions in which an unlucky fault leaves the ledger."""
-    killed, failed = Fault(10, 10, "driver killed", "m"), Life(20, "m", 1, "failed", f"[STREAM_FAILED] [{condition}]")
-    assert "I9" not in _found(History((killed, Life(11, "m", 1, "started"), failed)))
+@pytest.mark.parametrize(
+    ("kind", "end", "is_excused"),
+    [
+        ("broker answers delayed", 10, True),
+        ("all brokers killed", 80, True),
+        ("all brokers killed", -120, False),
+        *((kind, 80, False) for kind in ("driver killed", "worker killed", "worker paused", "broker killed")),
+    ],
+)
+def test_limits_of_exactly_once(condition: str, kind: str, end: float, is_excused: bool) -> None:
+    """An exactly-once query may stop with conditions of its limits only if a fault has delayed requests shortly before."""
+    broken, failed = Fault(end - 5, end, kind, "m"), Life(90, "m", 1, "failed", f"[STREAM_FAILED] [{condition}]")
+    killed = Fault(85, 85, "driver killed", "m")
+    assert ("I9" not in _found(History((broken, killed, Life(11, "m", 1, "started"), failed)))) is is_excused
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["ROWS_DIFFER", "CHECKPOINT_ROLLED_BACK", "WRITTEN_TWICE", "UNREADABLE_LEDGER", "LEDGER_MOVED", "CHECKPOINT_SHARED"],
+)
+def test_self_inflicted_errors(condition: str) -> None:
+    """No fault excuses a query that finds that it does not repeat its rows, also within the error of a foreachBatch."""
+    killed, delayed = Fault(80, 85, "driver killed", "m"), Fault(70, 89, "broker answers delayed", "network")
+    text = f"[STREAM_FAILED] ... [FOREACH_BATCH_USER_FUNCTION_ERROR] ... [{condition}] ... [TASK_WRITE_FAILED]"
+    assert "I9" in _found(History((delayed, killed, Life(90, "m", 1, "failed", text))))
 
 
 def test_death_in_a_long_batch() -> None:
@@ -518,6 +540,14 @@ def test_reset_before_a_repeated_batch() -> None:
     assert "I2" not in _found(_with(history, Reset(30.0, *place, 4)))
     assert "I2" in _found(_with(history, Reset(10.0, *place, 4)))
     assert "I2" in _found(history)
+
+
+def test_interrupted_runs() -> None:
+    """Runs that ended with a part of their micro-batch written are counted."""
+    history = right_sink(7, exactly_once=True)
+    ended = [Interrupted(history.events[-1].at, "member-0", run, 2) for run in range(3)]
+    assert figures(_with(history, *ended)).interrupted == 3
+    assert figures(history).interrupted == 0
 
 
 def test_duplicates_after_a_death() -> None:

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.drivers.harness_member import Member
-from tests.faults.harness.history import Committed, Life, line, merged, parse
+from tests.faults.harness.history import Committed, Interrupted, Life, line, merged, parse
 from tests.support.right_histories import right_history, right_sink
 
 
 @given(st.integers(0, 1000))
 def test_round_trip(seed: int) -> None:
     """Each event is the same after it was written as a line and parsed."""
-    for event in (*right_history(seed).events, *right_sink(seed, exactly_once=True).events):
+    events = *right_history(seed).events, *right_sink(seed, exactly_once=True).events, Interrupted(1.5, "member-0", seed, 2)
+    for event in events:
         assert parse(line(event)) == event
 
 

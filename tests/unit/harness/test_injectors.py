@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +38,9 @@ class Running:
 
     def __init__(self, group: Group, offsets: dict[int, int] | None = None) -> None:
         self.workload, self.group, self.found = workload("stream-zookeeper"), group, offsets or {}
-        self.members = [SimpleNamespace(name="m", halt=lambda: None, resume=lambda: None, kill=lambda: self.has_processes)]
+        self.members = [
+            SimpleNamespace(name="m", halt=lambda: None, resume=lambda: None, kill=lambda: self.has_processes, workers=[])
+        ]
         self.events: list[Event] = []
         self.journal = SimpleNamespace(add=lambda *events: self.events.extend(events))
         self.is_led_as_preferred = True
@@ -119,6 +122,19 @@ def test_kill(inject: Callable[..., list[str]]) -> None:
     running = Running(Group())
     running.has_processes = False
     assert inject("driver killed", running) == []
+
+
+def test_workers(inject: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any worker may be killed, or paused and resumed; without workers, nothing happens."""
+    sent: list[tuple[int, signal.Signals]] = []
+    monkeypatch.setattr(injectors, "signal_process", lambda pid, number: sent.append((pid, number)) or True)
+    running = Running(Group())
+    assert inject("worker paused", running) == []
+    running.members[0].workers = [71, 72, 73]
+    assert inject("worker paused", running, draw=0.5001) == ["worker paused"]
+    assert sent == [(71, signal.SIGSTOP), (71, signal.SIGCONT)]
+    assert inject("worker killed", running, draw=0.5009) == ["worker paused", "worker killed"]
+    assert sent[2:] == [(73, signal.SIGKILL)]
 
 
 def test_java_consumer_that_fails(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +13,14 @@ from pyspark_zkafka.conditions import NO_LEADER
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.stream import parse_stream
 from tests.faults.drivers.harness_member import Member, outcome
+from tests.faults.harness import members
+from tests.faults.harness.history import Interrupted, merged
+from tests.faults.harness.journal import Journal
 from tests.faults.harness.members import shortened
 from tests.faults.harness.values import digest, value
 from tests.faults.harness.workloads import KINDS, TRANSPORTS, workload
+from tests.support.applications import Outcome
+from tests.support.eventually import eventually
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -25,6 +32,7 @@ def test_options(kind: str, transport: str) -> None:
         options = parse_stream(found.source(member, "127.0.0.1:1/x", "127.0.0.1:2"))
         assert options.group is not None
         assert options.group.name == found.name
+    assert (found.sink("127.0.0.1:1/x").get("deliveryGuarantee") == "exactly-once") is found.is_exactly_once
     assert parse_connection({"zookeeper.connect": found.sink("127.0.0.1:1/x")["zookeeper.connect"]}).zookeeper
 
 
@@ -48,6 +56,50 @@ def test_error_of_a_query(error: Exception, shown: str) -> None:
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+@pytest.mark.parametrize(("offsets", "commits", "batch"), [(1, 0, 0), (2, 1, 1), (2, 2, None)])
+def test_interrupted_run(offsets: int, commits: int, batch: int | None, tmp_path: Path) -> None:
+    """After a run, a member journals how many slots of its incomplete micro-batch are written; a complete one has none."""
+    asked: list[tuple[str, int]] = []
+
+    def written(query: str, number: int) -> int:
+        asked.append((query, number))
+        return 3
+
+    journal = Journal(tmp_path / "journal.jsonl")
+    member = members.Member("m", workload("sink-exactly-once"), tmp_path, journal, ({}, {}), written)
+    for folder, count in (("offsets", offsets), ("commits", commits)):
+        (member.checkpoint / folder).mkdir(parents=True)
+        for number in range(count):
+            (member.checkpoint / folder / str(number)).touch()
+    (member.checkpoint / "metadata").write_text('{"id": "8f1c"}')
+    member.application = Application(tmp_path / "marks")  # type: ignore[assignment]
+    member.start()
+    eventually(lambda: member.run_number > 0)
+    member.end()
+    assert set(asked) == (set() if batch is None else {("8f1c", batch)})
+    assert {one.slots for one in merged([journal.path]).of(Interrupted)} == (set() if batch is None else {3})
+
+
+class Application:
+    """An application that is killed soon after each start."""
+
+    def __init__(self, marks: Path) -> None:
+        self.marks = marks
+
+    def start(self, request: object) -> None:
+        """Start nothing."""
+
+    def wait(self, timeout_s: float) -> Outcome:
+        time.sleep(0.01)
+        return Outcome(killed=True)
+
+    def leave(self, mark: str) -> None:
+        """Ignore the mark."""
+
+    def close(self) -> None:
+        """Close nothing."""
 
 
 def test_values() -> None:
