@@ -179,7 +179,7 @@ def test_connections_that_are_closed() -> None:
     error = reports.unreachable("listing topics")
     assert isinstance(error, BrokersUnavailable)
     assert error.message.startswith(
-        "listing topics: servers accept connections, but close them or do not answer; check first"
+        "listing topics: servers accept connections, but close them or do not answer. Check first"
     )
     assert error.message.index("kafka.security.protocol") < error.message.index("kafka.bootstrap.servers")
     reports.answered()

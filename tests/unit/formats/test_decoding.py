@@ -141,7 +141,7 @@ class TestModes:
         """FAILFAST reports the first malformed record."""
         with pytest.raises(UnreadableRecord) as caught:
             decoder("value key", "FAILFAST").decode(batch(*BATCH), T0)
-        expected = "The record of t-0 at offset 6 does not have value.format=avro; value: b'bad' is no number; correct"
+        expected = "The record of t-0 at offset 6 does not have value.format=avro; value: b'bad' is no number. Correct"
         assert expected in str(caught.value)
         assert caught.value.parameters == {"column": "value", "partition": T0, "offset": 6}
 

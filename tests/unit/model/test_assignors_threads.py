@@ -52,7 +52,7 @@ def test_a_regex_that_was_escaped_twice_matches_nothing(stored: bytes, expected:
 
 def test_a_filter_that_is_no_regex_once_normalised() -> None:
     """A filter that is no regex after commas became alternatives is an error that shows the resulting regex."""
-    with pytest.raises(GroupError, match=r"\[BAD_FILTER\] .* found '\[\|-a\]'; ") as caught:
+    with pytest.raises(GroupError, match=r"\[BAD_FILTER\] .* found '\[\|-a\]'\. ") as caught:
         topics_of(ConsumerRegistration({"[,-a]": 1}, "black_list"), NAMES)
     assert caught.value.parameters == {"regex": "[,-a]"}
 

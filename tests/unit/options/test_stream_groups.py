@@ -98,11 +98,11 @@ def test_names_of_groups_in_kafka() -> None:
     assert parse_stream({**stored, "dual.commit.enabled": "false"}).read.group == "team:billing"
     for given in (both, stored, {**both, "offsets.storage": "kafka", "dual.commit.enabled": "false"}):
         assert any("the old consumer allows" in problem for problem in problems(parse_stream, given))
-    dual = "; choose another name, or set dual.commit.enabled=false, for offsets in Kafka alone"
+    dual = ". Choose another name, or set dual.commit.enabled=false, for offsets in Kafka alone"
     (problem,) = problems(parse_read, {**both, "offsets.storage": "kafka"})
     assert problem.endswith(dual)
     (problem,) = problems(parse_read, both)
-    assert problem.endswith("; choose another name")
+    assert problem.endswith(". Choose another name")
 
 
 def test_a_pattern_in_kafka() -> None:

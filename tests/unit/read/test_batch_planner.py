@@ -217,8 +217,8 @@ def plan(connect: Callable[[Any, Any], None]) -> Callable[..., list[str]]:
         ({"subscribe": "order"}, r"\[UNKNOWN_TOPIC\] There is no topic or partition order \(did you mean orders\?\);"),
         ({"subscribe": "audit, Orders,x"}, r"partition Orders \(did you mean orders\?\), x; .* missingTopics"),
         ({"assign": '{"ordres":[0],"audit":[7]}'}, r"partition ordres \(did you mean orders\?\), audit-7;"),
-        ({"subscribePattern": "order"}, r"\[NO_TOPIC_MATCHES\] .*subscribePattern 'order'.*audit, orders;"),
-        ({"subscribeExceptPattern": ".*"}, r"\[NO_TOPIC_MATCHES\] .*subscribeExceptPattern '\.\*'.*audit, orders;"),
+        ({"subscribePattern": "order"}, r"\[NO_TOPIC_MATCHES\] .*subscribePattern 'order'.*audit, orders\."),
+        ({"subscribeExceptPattern": ".*"}, r"\[NO_TOPIC_MATCHES\] .*subscribeExceptPattern '\.\*'.*audit, orders\."),
     ],
 )
 def test_missing_topics(plan: Callable[..., list[str]], given: dict[str, str], says: str) -> None:

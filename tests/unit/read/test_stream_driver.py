@@ -971,7 +971,7 @@ def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixtur
     found = driver(session, subscribePattern="t.?")
     start = found.initial()
     assert "[NO_TOPIC_MATCHES] subscribePattern 't.?' matches no topic" in caplog.text
-    assert "the cluster has orders, t;" in caplog.text
+    assert "the cluster has orders, t." in caplog.text
     assert found.latest(start, limited=True) == start
     session.logs = {T0: 100}
     assert planned(found, start) == [(0, 10, 100)]
