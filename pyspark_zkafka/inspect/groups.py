@@ -77,7 +77,8 @@ class GroupReport:
 
     `topics` has the names under ``owners`` and ``offsets``, also without any partition. Unreadable registrations, claims
     and offsets are in `unreadable_members` (by consumer), `unreadable_owners` and `unreadable_offsets` instead. If the
-    state in Kafka was not requested, `kafka_offsets` is empty, and `in_kafka` is None.
+    state in Kafka was not requested, `kafka_offsets` is empty, and `in_kafka` is None. With `has_unread_offsets`, the
+    offsets in Kafka were requested, and the brokers did not return them.
     """
 
     name: str
@@ -90,6 +91,7 @@ class GroupReport:
     unreadable_offsets: tuple[UnreadableZnode, ...] = ()
     kafka_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     in_kafka: GroupState | None = None
+    has_unread_offsets: bool = False
 
     @property
     def state(self) -> str:
@@ -351,11 +353,12 @@ def _partition_report(
     """Return the report of a partition that is owned by a thread, by a `member` in Kafka, or by nobody."""
     in_zookeeper = None if committed is None or committed.offset < 0 else committed.offset
     in_kafka = group.kafka_offsets.get(tp)
+    known = [] if group.has_unread_offsets else [in_zookeeper, in_kafka]  # the larger offset counts
     found = PartitionReport(
         group=group.name,
         topic=tp.topic,
         partition=tp.partition,
-        offset=max((offset for offset in (in_zookeeper, in_kafka) if offset is not None), default=None),
+        offset=max((offset for offset in known if offset is not None), default=None),
         latest=log.end,
         earliest=log.start,
         commit_us=None if committed is None else timestamp_us(committed.modified_ms),

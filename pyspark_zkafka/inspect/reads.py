@@ -167,7 +167,10 @@ def read_groups(
         in_kafka = dict[str, dict[TopicPartition, int]]()
         if storage != "zookeeper":
             in_kafka, failed = brokers().committed_each(groups)
-        groups = {name: replace(group, kafka_offsets=in_kafka.get(name, {})) for name, group in groups.items()}
+        groups = {
+            name: replace(group, kafka_offsets=in_kafka.get(name, {}), has_unread_offsets=name in failed)
+            for name, group in groups.items()
+        }
         existing_topics = zookeeper.topic_names() if any(group.has_filters for group in groups.values()) else []
         topics = {topic for group in groups.values() for topic in group.all_topics(existing_topics)}
         logs = read_logs(brokers, zookeeper.survey(topics))
@@ -192,7 +195,9 @@ def read_kafka_groups(
     if names is not None and missing:
         raise unknown_groups_in_kafka(missing)
     groups = {
-        name: GroupReport(name, kafka_offsets=offsets.get(name, {}), in_kafka=states[name])
+        name: GroupReport(
+            name, kafka_offsets=offsets.get(name, {}), in_kafka=states[name], has_unread_offsets=name in failed
+        )
         for name in requested
         if name not in missing
     }

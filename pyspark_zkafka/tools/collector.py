@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage
 from pyspark_zkafka.inspect.metrics import (
     Gauge,
     cluster_metrics,
@@ -174,7 +174,12 @@ class BrokerReader:
             if self._storage != "zookeeper" and self._connection.zookeeper is not None:
                 (offsets, failed), states = client.committed_each(groups), client.group_states(groups)
                 groups = {
-                    name: replace(group, kafka_offsets=offsets.get(name, {}), in_kafka=states[name])
+                    name: replace(
+                        group,
+                        kafka_offsets=offsets.get(name, {}),
+                        in_kafka=states[name],
+                        has_unread_offsets=name in failed,
+                    )
                     for name, group in groups.items()
                 }
                 problem = unreadable_groups(states, failed)
@@ -324,12 +329,12 @@ def _metrics(
     ensemble: Ensemble, described: Ensemble, answers: GroupReports | None, storage: OffsetsStorage
 ) -> Iterator[Gauge]:
     """Metrics of the ensemble. Metrics with logs are of `described`, the ensemble that the brokers were asked about."""
-    reports = answers or GroupReports(described.groups, storage)
+    unread = storage == "both"  # the larger offset counts, and the offsets in Kafka are unknown
+    unanswered = {name: replace(group, has_unread_offsets=unread) for name, group in described.groups.items()}
+    reports = answers or GroupReports(unanswered, storage)
     snapshot = described.cluster.snapshot
     shown = set(snapshot.all_partitions())
-    partitions: Iterable[PartitionReport] = (row for row in reports.partitions if row.topic_partition in shown)
-    if answers is None and storage == "both":  # the larger offset is unknown
-        partitions = (replace(row, offset=None) for row in partitions)
+    partitions = (row for row in reports.partitions if row.topic_partition in shown)
     return itertools.chain(
         cluster_metrics(ensemble.cluster, has_controller=not ensemble.in_kafka),
         log_metrics(reports.logs.bounds),

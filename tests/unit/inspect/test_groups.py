@@ -143,6 +143,14 @@ def test_host_of_a_consumer() -> None:
     assert consumer_host("g", "g_h_1-1795228857340-ab") == "h_1"
 
 
+def test_offsets_in_kafka_that_were_not_read() -> None:
+    """The current offset of a group is unknown if its offsets in Kafka were requested and could not be read."""
+    group = replace(GROUP, has_unread_offsets=True)
+    rows = GroupReports({"g": group}, "both", LogsReport(LOGS)).partitions
+    found = {(r.topic, r.partition): (r.offset, r.zookeeper_offset, r.lag) for r in rows if r.topic}
+    assert found["t", 0] == (None, 4, None)
+
+
 def test_members_of_both_kinds() -> None:
     """Groups with members of both kinds share a line, and groups with members only in Kafka another one."""
     both, alone = member_notes({"a": (3, 1), "b": (0, 2), "c": (1, 0), "d": (0, 3)})

@@ -235,3 +235,11 @@ def test_offsets_in_kafka() -> None:
     assert [(row.offset, row.zookeeper_offset, row.kafka_offset) for row in found.partitions] == [(7, 5, 7)]
     alone = read_groups(ensemble(), coordinators, ["g"])
     assert [(row.offset, row.kafka_offset) for row in alone.partitions] == [(5, None)]
+
+
+def test_refused_offsets_in_kafka() -> None:
+    """A group whose offsets in Kafka are refused has no current offset, and a note says why."""
+    refused = GroupBrokers({}, {"g": {T0: 7}}, unread={"g": GroupError("REFUSED_BY_BROKER", "g may not be read")})
+    found = read_groups(ensemble(), lambda: cast(GroupAdmin, refused), ["g"], storage="both")
+    assert [(row.offset, row.zookeeper_offset, row.kafka_offset) for row in found.partitions] == [(None, 5, None)]
+    assert found.kafka_problem == "g may not be read"
