@@ -131,7 +131,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
 
         options, connection = self._options, self._options.connection
         uses_native(connection)  # logs the reason if it does not
-        policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
+        policy = ReadPolicy.of(options)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
         properties = consumer_properties(connection, servers, options.client_group, largest, os.environ)
         projection = in_utc(self._schema)

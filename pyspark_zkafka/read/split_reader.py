@@ -19,6 +19,7 @@ from pyspark_zkafka.conditions import (
 )
 from pyspark_zkafka.errors import Condition, DataLoss, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.records.consumer import PartitionConsumer, Poll
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.protocol import Unsupported
@@ -45,6 +46,11 @@ class ReadPolicy:
     poll_timeout_ms: int = 120_000
     max_records: int = 10_000
     max_bytes: int = 4 * 1024 * 1024
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> ReadPolicy:
+        """Return the policy of a read with these options."""
+        return cls(options.fail_on_data_loss, options.poll_timeout_ms)
 
 
 class SplitReader:

@@ -328,7 +328,12 @@ class ClusterCollector(Collector):
 def _metrics(
     ensemble: Ensemble, described: Ensemble, answers: GroupReports | None, storage: OffsetsStorage
 ) -> Iterator[Gauge]:
-    """Metrics of the ensemble. Metrics with logs are of `described`, the ensemble that the brokers were asked about."""
+    """Return the metrics of a scrape.
+
+    `ensemble` is the newest state. `described` is the state that the brokers were asked about, perhaps an earlier one:
+    metrics with logs are about its groups and topics. `answers` are the brokers' answers, None if brokers do not answer.
+    Without ZooKeeper, groups of `ensemble` and `described` have their offsets and states in Kafka already.
+    """
     unread = storage == "both"  # the larger offset counts, and the offsets in Kafka are unknown
     unanswered = {name: replace(group, has_unread_offsets=unread) for name, group in described.groups.items()}
     reports = answers or GroupReports(unanswered, storage)

@@ -63,7 +63,7 @@ class Reading:
 def read_by_fetch_11(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
     """Read directly as from brokers before 2.7, whose Fetch does not report truncation."""
     properties = consumer_properties(options.connection, plan.bootstrap_servers, options.client_group)
-    policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
+    policy = ReadPolicy.of(options)
     (split,) = plan.splits
     with (
         DirectClient(settings_of(properties)) as client,

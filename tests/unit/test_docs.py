@@ -78,12 +78,20 @@ def test_pictures() -> None:
         assert (DOCS / name).read_text() == drawn
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the fragments of a page's headings, as GitHub and mkdocs name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links(page: Path) -> None:
-    """Every link to a file of the project leads to an existing file."""
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    """Every link to a file of the project leads to an existing file, and to a heading of it."""
+    for target, fragment in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text()):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            linked = page.parent / target if target else page
+            assert linked.exists(), target
+            assert not fragment or fragment in anchors(linked), f"{target}#{fragment}"
 
 
 @pytest.mark.parametrize("page", PAGES)

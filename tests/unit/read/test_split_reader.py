@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
+from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.split_reader import Identity, ReadPolicy
 from tests.support.split_logs import FAILING, WARNING, Step, World, becomes, brings
 
@@ -97,6 +98,19 @@ def test_identity_is_asked_after_a_doubt(step: Step, identities: list[Identity])
     with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\]"):
         world.read()
     assert world.asked_identity == len(identities)
+
+
+def test_policy_of_options() -> None:
+    """The options of a read reach its tasks."""
+    options = parse_read(
+        {
+            "zookeeper.connect": "zk1:2181",
+            "subscribe": "t",
+            "failOnDataLoss": "false",
+            "kafkaConsumer.pollTimeoutMs": "1234",
+        }
+    )
+    assert ReadPolicy.of(options) == ReadPolicy(fail_on_data_loss=False, poll_timeout_ms=1234)
 
 
 def test_slow_brokers_are_waited_for() -> None:
