@@ -98,4 +98,5 @@ def test_two_batches_route_as_one(batch: tuple[Router, list[bytes | None], list[
     whole, end = router.route(len(keys), array, asked, start)
     head, counter = router.route(len(keys[:at]), array.slice(0, at), asked.slice(0, at), start)
     rest, last = router.route(len(keys[at:]), array.slice(at), asked.slice(at), counter)
-    assert (head.tolist() + rest.tolist(), last) == (whole.tolist(), end)
+    assert head.tolist() + rest.tolist() == whole.tolist()
+    assert last == end

@@ -37,10 +37,13 @@ def modules() -> dict[str, ast.Module]:
 def test_raised() -> None:
     """A condition creates an error of its class, with its name and the details."""
     condition = UnknownTopic.define("NO_TOPIC\n    The topic `t.` does not\n    exist. Create it.")
-    assert (condition.cause, condition.remedy) == ("The topic `t.` does not exist.", "Create it.")
+    assert condition.cause == "The topic `t.` does not exist."
+    assert condition.remedy == "Create it."
     error = condition("Topic t does not exist", topic="t")
-    assert (type(error), str(error)) == (UnknownTopic, "[NO_TOPIC] Topic t does not exist")
-    assert (error.condition, error.parameters) == ("NO_TOPIC", {"topic": "t"})
+    assert type(error) is UnknownTopic
+    assert str(error) == "[NO_TOPIC] Topic t does not exist"
+    assert error.condition == "NO_TOPIC"
+    assert error.parameters == {"topic": "t"}
 
 
 def test_a_condition_has_two_sentences() -> None:

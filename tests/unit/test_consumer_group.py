@@ -103,11 +103,9 @@ def test_the_write_accepts_them() -> None:
     joined = {"zookeeper.connect": "zk:2181/kafka", "subscribe": "t", "group.id": "g", **CONNECTING, **READING}
     ours = parse_stream(joined).read.connection
     theirs = parse_write({**group.commit_options, "topic": "out"}).connection
-    assert (theirs.zookeeper, theirs.bootstrap_servers, theirs.listener) == (
-        ours.zookeeper,
-        ours.bootstrap_servers,
-        ours.listener,
-    )
+    assert theirs.zookeeper == ours.zookeeper
+    assert theirs.bootstrap_servers == ours.bootstrap_servers
+    assert theirs.listener == ours.listener
     assert theirs.transport == ours.transport == "librdkafka"
     assert theirs.kafka.items() - ours.kafka.items() == {("request.timeout.ms", "20000")}
     not_theirs = {name for name in READING if name.startswith("kafka.")}
@@ -128,7 +126,9 @@ def test_the_read_accepts_them(option: Option) -> None:
     """Whatever options a group has, its batch reads fixed ranges of assigned partitions."""
     given = {name: value for name, value in example(option, "stream").items() if name not in ARGUMENTS}
     found = parse_read(batch(given)._read_options())
-    assert (found.subscription, found.group, found.ignored) == (Assign((TopicPartition("t", 0),)), None, ())
+    assert found.subscription == Assign((TopicPartition("t", 0),))
+    assert found.group is None
+    assert found.ignored == ()
 
 
 def test_a_batch_of_nothing_commits_nothing() -> None:

@@ -31,7 +31,8 @@ def test_error_survives_pickling(kind: type[ZKafkaError]) -> None:
     error = kind("SOME_CONDITION", "it broke; found 3; mend it", partition=3, names=["a"])
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
-    assert (copy.condition, copy.message) == ("SOME_CONDITION", "it broke; found 3; mend it")
+    assert copy.condition == "SOME_CONDITION"
+    assert copy.message == "it broke; found 3; mend it"
     assert copy.parameters == {"partition": 3, "names": ["a"]}
     assert str(copy) == str(error) == "[SOME_CONDITION] it broke; found 3; mend it"
 

@@ -24,7 +24,8 @@ def test_thread_that_fails(error: BaseException, caplog: pytest.LogCaptureFixtur
     start_thread(fail, "zkafka-some", found.append).join(10)
     assert found == [error]
     (logged,) = caplog.records
-    assert (logged.levelno, logged.getMessage()) == (logging.ERROR, "The thread zkafka-some failed")
+    assert logged.levelno == logging.ERROR
+    assert logged.getMessage() == "The thread zkafka-some failed"
     assert logged.exc_info is not None
     assert logged.exc_info[1] is error
 

@@ -39,5 +39,9 @@ def test_decrease_is_flat() -> None:
 def test_growths() -> None:
     """The growth of a figure has its medians at the start and at the end."""
     [growth] = growths(_samples(*[10.0] * 30, *[30.0] * 20))
-    assert (growth.subject, growth.figure, growth.first, growth.last, growth.flat) == ("planner", "threads", 10, 30, False)
+    assert growth.subject == "planner"
+    assert growth.figure == "threads"
+    assert growth.first == 10
+    assert growth.last == 30
+    assert growth.flat is False
     assert growths(_samples()) == []

@@ -52,7 +52,10 @@ def test_sum_of_figures() -> None:
     other = replace(_FIGURES, faults={"broker killed": 1}, acknowledged=5, recovery_s=60.0)
     total = _FIGURES + other
     assert total.faults == {"broker killed": 5, "worker killed": 1}
-    assert (total.acknowledged, total.unacknowledged, total.duplicated, total.recovery_s) == (1_005, 2, 112, 60.0)
+    assert total.acknowledged == 1_005
+    assert total.unacknowledged == 2
+    assert total.duplicated == 112
+    assert total.recovery_s == 60.0
     assert (total + replace(other, recovery_s=None)).recovery_s is None
 
 
@@ -126,7 +129,8 @@ def test_totals_of_faults() -> None:
 def test_recorded_episodes(tmp_path: Path) -> None:
     """An episode is unfinished until it ends without an error, and runs and episodes are numbered consecutively."""
     run = next_run(tmp_path, 7, 20)
-    assert (run.number, next_number(tmp_path)) == (1, 0)
+    assert run.number == 1
+    assert next_number(tmp_path) == 0
     begun = replace(_EPISODE, run=run, rows=None)
     with recorded(tmp_path, begun) as rows:
         rows.append(_BATCH)
@@ -136,7 +140,8 @@ def test_recorded_episodes(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert [episode.rows is None for episode in episodes(tmp_path)] == [False, True]
     assert (tmp_path / "report.md").read_text() == folder_page(episodes(tmp_path))
-    assert (next_run(tmp_path, 7, 20).number, next_number(tmp_path)) == (2, 2)
+    assert next_run(tmp_path, 7, 20).number == 2
+    assert next_number(tmp_path) == 2
 
 
 def test_table_of_an_earlier_folder(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def test_znodes() -> None:
         {T0: StoredOffset(17, 3, 1000, 2)},
         frozenset({"t", "empty"}),
     )
-    assert (group.state, group.member_count) == ("Stable", 1)
+    assert group.state == "Stable"
+    assert group.member_count == 1
 
 
 @pytest.mark.parametrize(
@@ -71,12 +72,12 @@ def test_unreadable_znodes(path: str, data: bytes) -> None:
     """A znode that cannot be decoded, or is Kafka 0.7's, is listed as an error under its path."""
     group = decoded({f"/consumers/g/{path}": znode(data)})
     assert [(znode.path, znode.error.parameters["path"]) for znode in group.unreadable] == [(f"/consumers/g/{path}",) * 2]
-    assert (group.members, group.owners, group.offsets) == ({}, {}, {})
+    assert group.members == {}
+    assert group.owners == {}
+    assert group.offsets == {}
     assert group.member_count == (1 if path.startswith("ids") else 0)
-    assert (len(group.unreadable_offsets), len(group.unreadable_owners)) == (
-        path.startswith("offsets"),
-        path.startswith("owners"),
-    )
+    assert len(group.unreadable_offsets) == path.startswith("offsets")
+    assert len(group.unreadable_owners) == path.startswith("owners")
 
 
 def test_states_of_groups_without_members() -> None:

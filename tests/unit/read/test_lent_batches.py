@@ -64,7 +64,9 @@ def test_contents() -> None:
         for batch in (whole, whole.slice(3, 9), whole.slice(0, 0), empty):
             found = loans.lend(batch, batch.schema)
             found.validate(full=True)
-            assert (found, found.num_rows, found.schema) == (batch, batch.num_rows, batch.schema)
+            assert found == batch
+            assert found.num_rows == batch.num_rows
+            assert found.schema == batch.schema
         kept = loans.lend(whole, SCHEMA)
         assert pickle.loads(pickle.dumps(kept)) == whole
     del batch, found
@@ -155,7 +157,8 @@ def test_slow_release() -> None:
     timer = threading.Timer(0.2, kept.pop)
     timer.start()
     following = next(found)
-    assert (read, timer.finished.is_set()) == (13, True)
+    assert read == 13
+    assert timer.finished.is_set()
     kept.clear()
     assert following.num_rows + sum(batch.num_rows for batch in found) == 3 * 18
 

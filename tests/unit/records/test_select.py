@@ -84,8 +84,10 @@ class TestPaths:
     def test_functions(self) -> None:
         """Hash functions match the transport."""
         python, compiled = connection("librdkafka"), connection("auto")
-        assert (hash_function(python), hash_function(compiled)) == (hash_keys, record_encoder.hash_keys)
-        assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, record_encoder.hash_rows)
+        assert hash_function(python) == hash_keys
+        assert hash_function(compiled) == record_encoder.hash_keys
+        assert row_hash_function(python) == hash_rows
+        assert row_hash_function(compiled) == record_encoder.hash_rows
 
     @pytest.mark.parametrize(
         ("transport", "is_native", "level", "text"),

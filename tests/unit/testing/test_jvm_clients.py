@@ -118,7 +118,8 @@ def test_tool_that_fails(fake_java: Any, program: str, shown: str) -> None:
     fake_java.runs_as(program)
     with pytest.raises(LocalClusterError) as caught:
         run_kafka_tool("1.1.1", MAIN)
-    assert (caught.value.condition, caught.value.parameters["status"]) == ("TOOL_FAILED", 3)
+    assert caught.value.condition == "TOOL_FAILED"
+    assert caught.value.parameters["status"] == 3
     assert caught.value.message == f"{MAIN} of Kafka 1.1.1 ended with 3; its output is\n{shown}"
 
 

@@ -19,7 +19,8 @@ CLIENTS = ("kazoo", "confluent_kafka", "pyarrow", "rich", "pyspark_zkafka.testin
 def test_options(pytester: pytest.Pytester, arguments: tuple[str, ...], version: str, brokers: int) -> None:
     """Kafka's version and the number of brokers can be set for a run of pytest."""
     config = pytester.parseconfig(*arguments)
-    assert (config.getoption("--zkafka-kafka-version"), config.getoption("--zkafka-brokers")) == (version, brokers)
+    assert config.getoption("--zkafka-kafka-version") == version
+    assert config.getoption("--zkafka-brokers") == brokers
 
 
 def test_number_of_brokers(pytester: pytest.Pytester) -> None:

@@ -84,7 +84,8 @@ def test_old_brokers_have_no_listeners() -> None:
         broker_properties(ClusterSpec(kafka_version=version), 0, Path("/d"), lambda name: 1, "zk")
         for version in ("0.8.2.2", "1.1.1")
     )
-    assert (old["host.name"], old["port"]) == ("127.0.0.1", "1")
+    assert old["host.name"] == "127.0.0.1"
+    assert old["port"] == "1"
     assert "listeners" not in old
     assert new["listeners"] == "PLAINTEXT://127.0.0.1:1"
 
@@ -102,7 +103,8 @@ def test_extra_listeners() -> None:
 def test_zookeeper_is_on_loopback() -> None:
     """ZooKeeper listens only on loopback, without its admin server."""
     config = zookeeper_properties(Path("/d"), 5)
-    assert (config["clientPortAddress"], config["clientPort"]) == ("127.0.0.1", "5")
+    assert config["clientPortAddress"] == "127.0.0.1"
+    assert config["clientPort"] == "5"
     assert config["admin.enableServer"] == "false"
 
 

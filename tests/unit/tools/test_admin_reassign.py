@@ -41,7 +41,9 @@ def test_start(client: EnsembleClient, file: Path, run: Run) -> None:
     run(reassign, file, dry_run=True)
     assert "/admin/reassign_partitions" not in client.ensemble.nodes
     (row,) = run(reassign, file, no_wait=True)
-    assert (row["partition"], row["replicas"], row["status"]) == (0, [2], "in progress")
+    assert row["partition"] == 0
+    assert row["replicas"] == [2]
+    assert row["status"] == "in progress"
     assert client.admin_state().reassignments != {}
     with pytest.raises(OptionError, match="t-0 is being reassigned already"):
         run(reassign, file, no_wait=True)

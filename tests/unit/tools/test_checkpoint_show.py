@@ -95,7 +95,8 @@ def test_starting_offsets(
     """The starting offsets for a query that takes over follow the last finished micro-batch."""
     path = write(tmp_path_factory.mktemp("c"), offsets, commits, initial)
     status, out, _ = invoke(path, "--as", "starting-offsets", *(["--source", source] if source else []))
-    assert (status, out) == (0, expected + "\n")
+    assert status == 0
+    assert out == expected + "\n"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ def fail(target: Target) -> None:
 def test_connection_from_the_environment() -> None:
     """The cluster comes from an option or the environment, and the command keeps its own options."""
     result = CliRunner().invoke(app, ["show", "--name", "x", "--json"], env={"ZKAFKA_ZOOKEEPER": "zk:2181/k"})
-    assert (result.exit_code, json.loads(result.stdout)) == (0, [{"name": "x", "connect": "zk:2181/k"}])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == [{"name": "x", "connect": "zk:2181/k"}]
 
 
 def test_connection_from_a_file(tmp_path: Path) -> None:
@@ -68,7 +69,9 @@ def test_options_are_not_shown() -> None:
 def test_errors() -> None:
     """An error is one line on standard error with exit status 1; a traceback comes before it with --debug."""
     result = CliRunner().invoke(app, ["fail"])
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "[NO_BROKERS] No live broker is registered\n")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == "[NO_BROKERS] No live broker is registered\n"
     debug = CliRunner().invoke(app, ["fail", "--debug"])
     assert debug.exit_code == 1
     assert debug.stderr.startswith("Traceback ")

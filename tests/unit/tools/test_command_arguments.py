@@ -33,7 +33,8 @@ def test_standard_input_that_is_not_text() -> None:
     """Other bytes on the standard input are a wrong option, and the error has the remedy."""
     result = CliRunner().invoke(zkafka, ["groups", "import", "-", "--zookeeper", "127.0.0.1:1"], input=b"\xff\xfe")
     expected = "[INVALID_OPTION] The standard input cannot be read: it is not text in UTF-8. Convert it to UTF-8\n"
-    assert (result.exit_code, result.stderr) == (2, expected)
+    assert result.exit_code == 2
+    assert result.stderr == expected
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,8 @@ def test_files_that_cannot_be_read(command: list[str], name: str, tmp_path: Path
     expected = (
         f"[INVALID_OPTION] The file {tmp_path / name} cannot be read: {reasons[name]}. Correct its name or its text\n"
     )
-    assert (result.exit_code, result.stderr) == (2, expected)
+    assert result.exit_code == 2
+    assert result.stderr == expected
 
 
 def _no_prompt(label: str) -> str:

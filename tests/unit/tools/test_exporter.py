@@ -86,10 +86,10 @@ def test_a_port_that_another_program_has() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         result = CliRunner().invoke(app, ["exporter", "--zookeeper", "127.0.0.1:1", "--listen-address", address])
-    assert (result.exit_code, result.stderr) == (
-        2,
+    assert result.exit_code == 2
+    assert result.stderr == (
         f"[INVALID_OPTION] --listen-address {address} cannot be used: Address already in use. Choose another port, or end "
-        "the program that has this one\n",
+        "the program that has this one\n"
     )
 
 

@@ -103,8 +103,12 @@ def test_groups(client: EnsembleClient, run: Run) -> None:
 def test_members(run: Run) -> None:
     """A member is shown with its subscription, its partitions and the time of its registration."""
     (row,) = run(members, ["g"])
-    assert (row["consumer"], row["subscription"], row["pattern"]) == ("g_a", {"t": 1}, "static")
-    assert (row["partitions"], row["assignment"], row["timestamp"]) == (1, {"t": [0]}, "2026-11-21T02:41:05.441Z")
+    assert row["consumer"] == "g_a"
+    assert row["subscription"] == {"t": 1}
+    assert row["pattern"] == "static"
+    assert row["partitions"] == 1
+    assert row["assignment"] == {"t": [0]}
+    assert row["timestamp"] == "2026-11-21T02:41:05.441Z"
 
 
 def test_unreadable_registration(client: EnsembleClient, run: Run) -> None:

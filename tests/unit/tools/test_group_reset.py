@@ -334,7 +334,8 @@ def test_reset(client: EnsembleClient, show: Show) -> None:
     """Offsets are shown, written and counted in a note, and a dry run writes nothing."""
     text, notes = show(reset_offsets, "g", topic=["t:0"], to_latest=True, dry_run=True)
     assert text.split()[-5:] == ["g", "t", "0", "5", "100"]
-    assert (notes, client.data(PATH_0)) == ("Dry run: nothing was changed.\n", b"5")
+    assert notes == "Dry run: nothing was changed.\n"
+    assert client.data(PATH_0) == b"5"
     assert show(reset_offsets, "g", topic=["t:0"], to_latest=True)[1] == "Reset 1 offset(s) of group g in ZooKeeper.\n"
     assert client.data(PATH_0) == b"100"
 
@@ -373,7 +374,8 @@ def test_stores(
     """Only the chosen store is written, and the note names it."""
     notes = show(reset_offsets, "g", topic=["t:0"], to_latest=True, offsets_storage=storage)[1]
     assert notes == f"Reset 1 offset(s) of group g in {place}.\n"
-    assert (client.data(PATH_0), group_admin.stored["g"]) == (in_zookeeper, in_kafka)
+    assert client.data(PATH_0) == in_zookeeper
+    assert group_admin.stored["g"] == in_kafka
 
 
 def test_file(tmp_path: Path, run: Run) -> None:
@@ -387,10 +389,8 @@ def test_nothing_to_reset(client: EnsembleClient, show: Show) -> None:
     """If no partition is left, nothing is reset, and a note says so."""
     client.put("/consumers/gone/offsets/gone/0", b"1")
     text, notes = show(reset_offsets, "gone", all_topics=True, to_latest=True)
-    assert (text, notes.splitlines()) == (
-        "",
-        [
-            "Left as they are: the offsets of gone-0, which do not exist any more.",
-            "Group gone has no offsets to reset.",
-        ],
-    )
+    assert text == ""
+    assert notes.splitlines() == [
+        "Left as they are: the offsets of gone-0, which do not exist any more.",
+        "Group gone has no offsets to reset.",
+    ]

@@ -40,8 +40,12 @@ def test_exit_status(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No broker leads t-0, t-1" in shown.err
     unverified, unowned = sorted(json.loads(shown.out), key=itemgetter("partition"))
     assert list(unowned)[:6] == ["group", "topic", "partition", "problem", "found", "remedy"]
-    assert (unowned["partition"], unowned["owner"], unowned["expected_owner"]) == (1, None, "g_a-0")
-    assert (unverified["partition"], unverified["owner"], unverified["expected_owner"]) == (0, "g_a-0", "g_a-0")
+    assert unowned["partition"] == 1
+    assert unowned["owner"] is None
+    assert unowned["expected_owner"] == "g_a-0"
+    assert unverified["partition"] == 0
+    assert unverified["owner"] == "g_a-0"
+    assert unverified["expected_owner"] == "g_a-0"
 
 
 # --- problems ----------------------------------------------------------------------------------------------------------
@@ -121,7 +125,8 @@ def test_members_of_both_kinds() -> None:
     """Members in both ZooKeeper and Kafka are a problem of a group, but members in only one of them are not."""
     groups = {"g": replace(GROUP, in_kafka=active(2)), "h": GroupReport("h", in_kafka=active(1))}
     (problem,) = verify_groups(GroupReports(groups, logs=LogsReport(LOGS)))
-    assert (problem.group, problem.problem) == ("g", "members of both kinds")
+    assert problem.group == "g"
+    assert problem.problem == "members of both kinds"
     assert problem.found == "1 in ZooKeeper and 2 in Kafka; neither kind sees the other, and both read all partitions"
 
 
@@ -137,10 +142,8 @@ def test_unreadable_znodes() -> None:
     ) == [(None, None, "unreadable znode")]
     registration = UnreadableZnode(member, CodecError(member, b"t", "a registration"))
     (problem, *others) = verify_group(replace(GROUP, members={}, unreadable_members={"g_c1": registration}), LOGS)
-    assert (problem.found, problem.remedy) == (
-        "b't', expected a registration",
-        "JVM members cannot rebalance; correct or delete /consumers/g/ids/g_c1",
-    )
+    assert problem.found == "b't', expected a registration"
+    assert problem.remedy == "JVM members cannot rebalance; correct or delete /consumers/g/ids/g_c1"
     assert others == []
 
 
@@ -199,7 +202,9 @@ def test_expected_owner(members: dict[str, Member], expected: str | None) -> Non
     """A partition without an owner has an expected owner, if the members have one known strategy."""
     owners = {tp: owner for tp, owner in owned_by(1, 1, 2, 1, 2, 2).items() if tp.partition != 2}
     (problem,) = [p for p in verify_group(GroupReport("g", members, owners), SIX) if p.problem == "no owner"]
-    assert (problem.partition, problem.owner, problem.expected_owner) == (2, None, expected)
+    assert problem.partition == 2
+    assert problem.owner is None
+    assert problem.expected_owner == expected
     assert ("assigns the partition to" in problem.found) == (expected is not None)
 
 
@@ -210,14 +215,17 @@ def test_nearest_strategy() -> None:
     owners = {tp: Owner(thread, TWO[thread[:-2]].session) for tp, thread in assigned.items()}
     for tp, owner in owners.items():
         (problem,) = verify_group(GroupReport("g", TWO, {t: o for t, o in owners.items() if t != tp}), SIX)
-        assert (problem.problem, problem.expected_owner) == ("no owner", owner.thread)
+        assert problem.problem == "no owner"
+        assert problem.expected_owner == owner.thread
 
 
 def test_different_strategies() -> None:
     """Different strategies are a problem, whether the group has settled or not."""
     mixed = GroupReport("g", {**TWO, "g_c1": STICKY["g_c1"]}, owned_by(1, 1, 2, 2, 2, 1))
     (problem,) = verify_group(mixed, SIX)
-    assert (problem.problem, problem.owner, problem.expected_owner) == ("different strategies", None, None)
+    assert problem.problem == "different strategies"
+    assert problem.owner is None
+    assert problem.expected_owner is None
     kinds = {p.problem for p in verify_group(replace(mixed, owners={}), SIX)}
     assert kinds == {"different strategies", "no owner"}
 

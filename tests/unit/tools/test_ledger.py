@@ -93,13 +93,16 @@ def test_last_micro_batch() -> None:
     """The last micro-batch contains the most recent entries of slots, and the last one of these has the present run."""
     found = recorded(entry(0, 6), entry(1, 7, run="r2", at_ms=NOW), entry(2, 7, rows=5))
     assert [(e.slot, e.rows, e.run) for e in found.last_entries] == [(2, 5, "r1"), (1, 10, "r2")]
-    assert (len(found.entries), found.written_ms, found.topics) == (3, NOW, ["t"])
+    assert len(found.entries) == 3
+    assert found.written_ms == NOW
+    assert found.topics == ["t"]
 
 
 def test_slot_with_several_keys() -> None:
     """A slot with several keys counts once, with its latest micro-batch."""
     found = recorded(entry(0, 6, rows=1), entry(0, 7, rows=2))
-    assert ([e.rows for e in found.last_entries], len(found.records)) == ([2], 2)
+    assert [e.rows for e in found.last_entries] == [2]
+    assert len(found.records) == 2
 
 
 def test_unreadable_entries() -> None:
@@ -113,7 +116,9 @@ def test_unreadable_entries() -> None:
 def test_ledger_without_entries() -> None:
     """A group without offsets is a ledger without slots."""
     found = group_by_query({"q": ["q.slots-1-0"]}, {"q.slots-1-0": {}})["q"]
-    assert (found.entries, found.last_entries, found.written_ms) == ({}, [], None)
+    assert found.entries == {}
+    assert found.last_entries == []
+    assert found.written_ms is None
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,8 @@ def test_query_that_may_be_running(found: QueryLedger, reason: str) -> None:
     """A ledger younger than a minute or of unknown age is refused, and the remedy is to wait or to use --force."""
     with pytest.raises(LedgerError, match=reason) as raised:
         require_idle([recorded(entry(0), query="idle"), found], NOW)
-    assert (raised.value.condition, raised.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
+    assert raised.value.condition == "LEDGER_IN_USE"
+    assert raised.value.parameters["queries"] == ["zkafka-q"]
 
 
 def test_older_ledgers() -> None:
@@ -191,7 +197,8 @@ def test_ledger_that_has_changed(brokers: GroupBrokers, slot: int) -> None:
     groups = list(brokers.metadata)
     with pytest.raises(LedgerError, match="The ledger of zkafka-q was not deleted, as it has changed") as caught:
         delete_ledger(brokers, ledger)
-    assert (caught.value.condition, caught.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
+    assert caught.value.condition == "LEDGER_IN_USE"
+    assert caught.value.parameters["queries"] == ["zkafka-q"]
     assert list(brokers.metadata) == groups
     delete_ledger(brokers, ledger, force=True)
     assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]

@@ -60,7 +60,8 @@ def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     output.note(HOSTILE)
     assert exit_status(ClusterStateError("UNREADABLE", HOSTILE)) == 1
     shown = capsys.readouterr()
-    assert (shown.out.count(ESCAPED), shown.err.count(ESCAPED)) == (5, 2)
+    assert shown.out.count(ESCAPED) == 5
+    assert shown.err.count(ESCAPED) == 2
     assert ClusterStateError("UNREADABLE", HOSTILE).message == HOSTILE
     assert set(filter(lambda c: not c.isprintable(), shown.out + shown.err)) == {"\n"}
     Output(as_json=True).rows([{"topic": HOSTILE}], COLUMNS)

@@ -125,7 +125,8 @@ def test_json() -> None:
     }
     assert json_record(BYTES, as_text)["value_base64"] == "/wo="
     null = json_record(NULL, as_text)
-    assert (null["value"], null["timestamp"]) == (None, None)
+    assert null["value"] is None
+    assert null["timestamp"] is None
 
     class Unreadable(Message):
         def headers(self) -> Any:
@@ -155,7 +156,8 @@ def test_header_name_that_is_not_utf8() -> None:
         for options in (["--format", "json"], ["--meta"]):
             command = [*tail, *options, "--bootstrap-server", cluster.bootstrap_servers]
             found = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert (found.returncode, len(found.stdout.splitlines())) == (2, 100)
+            assert found.returncode == 2
+            assert len(found.stdout.splitlines()) == 100
             assert "The record at offset 100 of t-0 has a header with a name that is not UTF-8" in found.stderr
 
 
@@ -252,7 +254,8 @@ def test_reading_to_the_ends(reading: Any) -> None:
         [message(9, None, tp=T1, error=end)],
     )
     assert found == [3, 4, 0]
-    assert (consumer.assigned, consumer.paused) == ([("t", 0, 3), ("t", 1, 0)], [0, 1])
+    assert consumer.assigned == [("t", 0, 3), ("t", 1, 0)]
+    assert consumer.paused == [0, 1]
     assert reading([OffsetRange(T0, 5, 5)])[1] == []
 
 
@@ -281,7 +284,8 @@ def test_broker_that_does_not_know_the_topic_yet() -> None:
     unknown = message(3, None, error=KafkaError.UNKNOWN_TOPIC_OR_PART)
     client = client_of(Consumer([[unknown], [message(3), message(4)]], is_known=True))
     nothing, messages = read_records(client, [OffsetRange(T0, 3, 5)], until_end=True)
-    assert (nothing, [message.offset() for message in messages]) == ([], [3, 4])
+    assert nothing == []
+    assert [message.offset() for message in messages] == [3, 4]
 
 
 def test_json_on_a_terminal() -> None:

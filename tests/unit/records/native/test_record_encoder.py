@@ -164,10 +164,20 @@ def test_header_of_a_batch() -> None:
     (batch,) = encode.close_all()
     data = batch.data.sealed(ProducerId(2**40, 9), 2**31 - 1)
     number = lambda start, stop: int.from_bytes(data[start:stop], "big", signed=True)  # noqa: E731
-    assert (batch.partition, batch.records, batch.size_bytes) == (TopicPartition("t", 0), 2, len(data))
-    assert (number(0, 8), number(8, 12), number(12, 16), data[16]) == (0, len(data) - 12, -1, 2)
-    assert (number(23, 27), number(27, 35), number(35, 43)) == (1, 5, 5)
-    assert (number(43, 51), number(51, 53), number(53, 57), number(57, 61)) == (2**40, 9, 2**31 - 1, 2)
+    assert batch.partition == TopicPartition("t", 0)
+    assert batch.records == 2
+    assert batch.size_bytes == len(data)
+    assert number(0, 8) == 0
+    assert number(8, 12) == len(data) - 12
+    assert number(12, 16) == -1
+    assert data[16] == 2
+    assert number(23, 27) == 1
+    assert number(27, 35) == 5
+    assert number(35, 43) == 5
+    assert number(43, 51) == 2**40
+    assert number(51, 53) == 9
+    assert number(53, 57) == 2**31 - 1
+    assert number(57, 61) == 2
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
