@@ -71,7 +71,7 @@ def test_a_leader_that_refuses(servers: str, timeout_ms: int) -> None:
         _, failed = admin.list_offsets_each(wanted)
     error = failed[TopicPartition("t", 1)]
     assert error.condition == "REFUSED_BY_BROKER"
-    assert error.retriable is False
+    assert not error.retriable
     assert error.message.startswith("listing the offsets of t-1")
 
 

@@ -281,7 +281,7 @@ def require_fenced(writer: Writer, offset: int, step: Step) -> None:
         outlive(writer, offset, step)
     assert caught.value.parameters["code"] in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
     assert caught.value.parameters["transactional_id"] == writer.id
-    assert caught.value.parameters["overdue"] is False
+    assert not caught.value.parameters["overdue"]
 
 
 def test_fenced_between_its_transactions(writer: Writer) -> None:
@@ -310,7 +310,7 @@ def test_timed_out(writer: Writer, step: Step) -> None:
     with pytest.raises(TransactionFailed, match=r"brokers abort one after 1000 ms; write less in each task") as caught:
         overstay(writer, step, "1000")
     assert caught.value.condition == "FENCED"
-    assert caught.value.parameters["overdue"] is True
+    assert caught.value.parameters["overdue"]
     writer.write_once(1, b"b", transaction_timeout_ms="1000")
     assert writer.shows(b"b")
 

@@ -116,8 +116,8 @@ def test_partitions(spark: SparkSession, connection: dict[str, str], new_topic: 
     for row in rows:
         assert row.leader == row.replicas[0]
         assert sorted(row.isr) == sorted(row.replicas)
-        assert row.offline is False
-        assert row.under_replicated is False
+        assert not row.offline
+        assert not row.under_replicated
         assert row.leader_epoch == (0 if "zookeeper.connect" in connection else None)
 
 
@@ -170,9 +170,9 @@ def test_members_and_garbage(view: View, client: KazooClient, group: str, two_to
     assert c1.subscription == subscription
     assert c1.timestamp.astimezone(timezone.utc) == datetime.fromtimestamp(1_795_228_865.441, timezone.utc)
     assert c2.consumer == f"{group}_c2"
-    assert c2.readable is True
+    assert c2.readable
     assert c2.error is None
-    assert foreign.readable is False
+    assert not foreign.readable
     assert foreign.subscription is None
     assert foreign.pattern is None
     assert "cannot be read: found b'peer-a'" in foreign.error

@@ -75,7 +75,7 @@ def test_cut_off(codec: str) -> None:
         found, position, failed = read(fed[:cut])
         assert_read(found, whole)
         assert position == (whole[-1].last + 1 if whole else 0)
-        assert failed is False
+        assert not failed
 
 
 @pytest.mark.parametrize(

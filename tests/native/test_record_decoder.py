@@ -252,7 +252,7 @@ class TestResponses:
                 decoder.feed(whole + partial[:cut], None)
                 polled(decoder, Limits())
                 assert decoder.position == 3
-                assert decoder.is_exhausted is True
+                assert decoder.is_exhausted
             decoder.feed(partial, None)
             polled(decoder, Limits())
             assert offsets_of(decoder.take()) == [*range(6)]
@@ -287,7 +287,7 @@ class TestResponses:
             fed = decoder.feed(good + bytes(bad))
             assert fed.size == len(good)
             assert fed.next_offset == 3
-            assert fed.malformed is True
+            assert fed.malformed
 
     @given(st.binary(max_size=400))
     def test_any_bytes(self, data: bytes) -> None:
@@ -303,7 +303,7 @@ class TestResponses:
             decoder.poll(2, 1000, 100)
             decoder.seek(4)
             assert decoder.position == 4
-            assert decoder.is_exhausted is True
+            assert decoder.is_exhausted
             assert decoder.poll(2, 1000, 100).first is None
             decoder.feed(encode([numbered(0, 5, codec="gzip")]), None)
             decoder.poll(2, 1000, 100)
