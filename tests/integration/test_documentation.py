@@ -177,6 +177,7 @@ def _pages_with_blocks() -> list[Any]:
 def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], tmp_path: Path) -> None:
     """Python and the commands `zkafka` and `export` of a page run without an error, unless their block gives a reason."""
     (tmp_path / "orders.csv").write_text("orders,0,5\norders,1,6\n")
+    (tmp_path / "data").mkdir()
     for block in blocks(page):
         if block.reason is not None:
             continue
