@@ -253,7 +253,7 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
     """Return the error for groups without a znode under ``/consumers``.
 
     >>> unknown_groups(["a", "b"], "/kafka").message
-    'Groups a, b do not exist under /kafka/consumers; list the groups with `zkafka groups list`; ...'
+    'Groups a, b do not exist under /kafka/consumers; list the groups with `zkafka groups list`. ...'
     """
     missing = list(names)
     clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"

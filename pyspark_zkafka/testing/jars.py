@@ -183,7 +183,7 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
     --------
     >>> fetch_jars("org.slf4j:slf4j-api")
     Traceback (most recent call last):
-    pyspark_zkafka.errors.LocalClusterError: [BAD_COORDINATES] ... found 'org.slf4j:slf4j-api'; ...
+    pyspark_zkafka.errors.LocalClusterError: [BAD_COORDINATES] ... found 'org.slf4j:slf4j-api'. ...
     """
     for coordinate in coordinates:
         parts = coordinate.split(":")

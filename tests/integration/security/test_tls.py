@@ -138,7 +138,7 @@ class TestTls:
         """Without TLS, a TLS listener only closes connections. The error names the protocol first."""
         servers = fortress.listener_servers(listener)
         options = parse_read({"kafka.bootstrap.servers": servers, "subscribe": "orders", "fetchOffset.numRetries": "0"})
-        match = r"BROKERS_UNAVAILABLE.*do not answer; check first that kafka\.security\.protocol"
+        match = r"BROKERS_UNAVAILABLE.*do not answer\. Check first that kafka\.security\.protocol"
         fails_soon(ClusterStateError, match, lambda: plan_batch(options))
 
     @pytest.mark.long
