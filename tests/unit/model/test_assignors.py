@@ -126,7 +126,7 @@ EXAMPLES: list[tuple[tuple[str, ...], Subscribers, dict[str, str]]] = [
     [(strategy, group, expected) for strategies, group, expected in EXAMPLES for strategy in strategies],
 )
 def test_examples_of_articles(strategy: str, group: Subscribers, expected: dict[str, str]) -> None:
-    """Assignments equal those of the articles' examples, except where Kafka differs from their formula."""
+    """Assignments equal the examples in the articles, except where Kafka differs from the formula in the articles."""
     assert table(assign(strategy, group)) == {owner: names.split() for owner, names in expected.items()}
 
 

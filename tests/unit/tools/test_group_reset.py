@@ -326,7 +326,7 @@ def test_scenarios(run: Run, scenario: dict[str, Any], found: dict[int, int]) ->
 
 @pytest.mark.parametrize(("by", "found"), [(-3, 2), (0, 5)])
 def test_shift_of_all_topics(run: Run, by: int, found: int) -> None:
-    """A shift may be 0. All topics are those of the group's offsets."""
+    """A shift may be 0. `--all-topics` means the topics for which the group has offsets."""
     assert offsets(run(reset_offsets, "g", all_topics=True, shift_by=by)) == {0: found}
 
 

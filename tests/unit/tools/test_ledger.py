@@ -163,7 +163,7 @@ def write(brokers: GroupBrokers, query: str, slot: int, batch: int) -> None:
 
 @pytest.fixture
 def brokers() -> GroupBrokers:
-    """Brokers with the ledgers of two queries, one of which has two groups, and with another group."""
+    """Brokers with the ledgers of two queries and with another group. The ledger of one query has two groups."""
     brokers = GroupBrokers({}, {"billing": {}}, unread={"billing": NOT_TO_BE_READ})
     for slot in range(3):
         write(brokers, "q", slot, batch=7)

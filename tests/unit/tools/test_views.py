@@ -183,7 +183,7 @@ def test_options_of_the_read(views: Any, run: Run, given: dict[str, Any], restri
 
 
 def test_splits(views: Any, run: Run, show: Show) -> None:
-    """Each range is shown. A note counts records, ranges and Spark tasks, one of which may read several ranges."""
+    """Each range is shown. A note counts records, ranges and Spark tasks: a task may read several ranges."""
     views.rows["plan"] = [split(0, 0, 5, 1_000_005), split(1, 0, 0, 500), split(2, 1, 0, 7)]
     assert run(plan) == views.rows["plan"]
     text, note = show(plan)

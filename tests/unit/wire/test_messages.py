@@ -34,7 +34,7 @@ def test_topics_are_any_collection() -> None:
 
 
 def test_address_of_a_node() -> None:
-    """The address of a node is that of the connection, without the rack."""
+    """A node has the address of the connection, without the rack."""
     assert Node("h", 9092, "r").address == ("h", 9092)
 
 
