@@ -28,6 +28,11 @@ print("the first hour is over")
 """
 
 
+def _pasted(step: str) -> str:
+    """Return the block, and for the start of the cluster also what the reader pastes: the line `export` that it prints."""
+    return f'eval "$({step.strip()} | grep "^export ")"' if step.startswith("zkafka cluster up") else step
+
+
 def test_first_steps(tmp_path: Path) -> None:
     """All commands and programs of docs/index.md work in the order of the page; workers import the installed package."""
     home = tmp_path / "home"
@@ -42,7 +47,8 @@ def test_first_steps(tmp_path: Path) -> None:
     program.write_text("\n".join([*python, CHECKS]))
     *first, last = shell
     assert last.strip() == "zkafka cluster down"
-    script = "\n".join([*first[:1], f"trap '{last.strip()}' EXIT", *first[1:], f"python {program}"])
+    steps = [_pasted(step) for step in first]
+    script = "\n".join([*steps[:1], f"trap '{last.strip()}' EXIT", *steps[1:], f"python {program}"])
     environ = {
         "HOME": str(home),
         "PATH": os.environ["PATH"],
