@@ -36,6 +36,8 @@ DOCS = ROOT / "docs"
 DESIGN = ROOT / "DESIGN.md"
 PACKAGE = ROOT / "pyspark_zkafka"
 PAGES = [*pages(), DESIGN]
+SITE = runpy.run_path(str(DOCS / "site_pages.py"))
+PAGES_OF_SITE = {page.name: page for page in [*sorted(DOCS.glob("*.md")), *(ROOT / name for name in SITE["ROOT_PAGES"])]}
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 SPARK_OPTIONS = {
@@ -63,11 +65,13 @@ ZNODES: dict[str, Callable[[str, bytes], Any]] = {
 """The documented znodes, with their decoders."""
 
 
-@pytest.mark.parametrize("page", ["options.md", "kafka-properties.md", "errors.md"])
+GENERATED = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
+
+
+@pytest.mark.parametrize("page", GENERATED)
 def test_generated_pages(page: str) -> None:
     """The generated pages are up to date with `make docs`."""
-    generated = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
-    assert (DOCS / page).read_text() == generated[page]
+    assert (DOCS / page).read_text() == GENERATED[page]
 
 
 def test_pictures() -> None:
@@ -90,6 +94,16 @@ def test_links(page: Path) -> None:
             linked = page.parent / target if target else page
             assert linked.exists(), target
             assert not fragment or fragment in anchors(linked), f"{target}#{fragment}"
+
+
+@pytest.mark.parametrize("page", PAGES_OF_SITE.values(), ids=PAGES_OF_SITE)
+def test_links_in_the_site(page: Path) -> None:
+    """In the site, which has all pages in one folder, every link leads to a page, a heading or a picture of the site."""
+    text = SITE["in_site"](page.read_text(), page.parent)
+    for target, fragment in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", text):
+        linked = PAGES_OF_SITE.get(target, DOCS / target) if target else page
+        assert linked.exists(), target
+        assert not fragment or fragment in anchors(linked), f"{target}#{fragment}"
 
 
 @pytest.mark.parametrize("page", PAGES)
