@@ -17,8 +17,8 @@ PAGE = Path(__file__).parent / "licences.md"
 _HEAD = """# Licences
 
 This page lists the licences of this package and of the packages that pip installs with it. pyspark-zkafka is under the
-Apache License 2.0, and contains no code of other projects. The other packages themselves declare these licences. Packages for
-an extra are installed only on request.
+Apache License 2.0, and contains no code of other projects. The other packages themselves declare these licences. Packages
+for an extra are installed only on request.
 
 The wheels of confluent-kafka, pyarrow and numpy contain other libraries, such as librdkafka (BSD-2-Clause) and OpenBLAS
 (BSD-3-Clause). Their folders in `site-packages` have the texts.
