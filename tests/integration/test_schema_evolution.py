@@ -79,7 +79,9 @@ def test_changes(page: Page) -> None:
     record, write = page.names["record"], page.names["write"]
     old = {"id": "long", "customer": "string", "amount": "int", "coupon": "string"}
 
-    not_registered = r"SCHEMA_NOT_REGISTERED.*does not accept the schema of subject .*-value.*or change the subject's comp"
+    not_registered = (
+        r"(?s)SCHEMA_NOT_REGISTERED.*does not accept the schema of subject .*-value.*or change the subject's comp"
+    )
     assert "[SCHEMA_NOT_REGISTERED] The schema registry https://registry1:8081 does not accept the schema" in TEXT
     with pytest.raises(Exception, match=not_registered):
         write(record(**old, currency="string"), "2L id, 'Alan' customer, 7 amount, 'MAY' coupon, 'USD' currency")
