@@ -1,7 +1,7 @@
 """Columns from Protobuf messages, and messages from columns, by Google's runtime.
 
 Values match Spark's ProtobufDeserializer and ProtobufSerializer with default options, apart from the differences in
-docs/format-types.md; tests/vectors/record_protobuf.py compares them.
+docs/format-types-protobuf.md; tests/vectors/record_protobuf.py compares them.
 """
 
 from __future__ import annotations

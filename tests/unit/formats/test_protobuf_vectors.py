@@ -1,4 +1,4 @@
-"""Protobuf next to vectors of Spark's from_protobuf and to_protobuf; docs/format-types.md has the differences."""
+"""Protobuf next to vectors of Spark's from_protobuf and to_protobuf; docs/format-types-protobuf.md has the differences."""
 
 from __future__ import annotations
 
