@@ -127,7 +127,7 @@ clean:
 
 # The package alone.
 $(DEMO_READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/records/native/*.[ch])
-	@echo "Installing the package and PySpark into $(VENV): about 0.9 GB, a minute or two"
+	@echo "Installing the package and PySpark into $(VENV): about 0.8 GB, a minute or two"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable .
