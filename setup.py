@@ -10,7 +10,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 SOURCES = (
-    *("avro", "columns", "hashes", "row_hashes", "record_batches"),
+    *("avro", "avro_encoder", "columns", "hashes", "row_hashes", "record_batches"),
     *("messages", "aborted_transactions", "crc32c", "encoder", "loans"),
 )
 HEADERS = ("aborted_transactions", "arrow_abi", "columns", "crc32c", "messages", "zkafka")

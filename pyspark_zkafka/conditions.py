@@ -85,8 +85,8 @@ OUTPUT_MODE = errors.OptionError.define("""OUTPUT_MODE
     A stream is written in the output mode complete. Use append, or write the changes with `foreachBatch`; see
     [Writing](writing.md#a-stream).""")
 NO_NATIVE_PATH = errors.OptionError.define("""NO_NATIVE_PATH
-    `transport=direct`, an exactly-once write, or reading a column in Avro, requires compiled code that was not built or
-    cannot be loaded. Install a C compiler and reinstall the package on the driver and every executor, and start Spark
+    `transport=direct`, an exactly-once write, or a column in Avro requires compiled code that was not built or cannot be
+    loaded. Install a C compiler and reinstall the package on the driver and every executor, and start Spark
     outside the package's source tree.""")
 UNUSABLE_KAFKA_PROPERTY = errors.OptionError.define("""UNUSABLE_KAFKA_PROPERTY
     librdkafka rejected a `kafka.*` property, or cannot load a file or key that the property names; or an exactly-once

@@ -1,8 +1,8 @@
-/* Decodes Avro payloads that are damaged at random, by a seed: fuzz_avro <corpus> <seed> <rounds> [crash]. To be built with the
- * sanitizers, which watch it; reads every value of the columns, compares the rows of undamaged payloads with those decoded without
- * damaged ones, and prints the numbers of decoded payloads and of each flaw.
- * The corpus has programs and payloads, in blocks behind their sizes (32 bits, little-endian): nodes, links, columns, constants,
- * the number of payloads, payloads. */
+/* Decodes Avro payloads that are damaged at random, by a seed, and encodes the rows: fuzz_avro <corpus> <seed> <rounds> [crash]. To
+ * be built with the sanitizers, which watch it; reads every value of the columns, compares the rows of undamaged payloads with those
+ * decoded without damaged ones, and encoded rows with their payloads; prints the numbers of decoded payloads and of each flaw.
+ * The corpus has programs and payloads, in blocks behind their sizes (32 bits, little-endian): nodes, links, columns and constants
+ * of the decoder, steps, links, columns and constants of the encoder, whether it makes the same payloads, their number, payloads. */
 #include "any_arrays.h"
 
 enum { MOST_PROGRAMS = 64, MOST_PAYLOADS = 64 };
@@ -14,6 +14,8 @@ struct block {
 
 struct corpus {
     struct zkafka_avro_program program;
+    struct zkafka_avro_encoding encoding;
+    bool is_same; /* encoded rows are the payloads that were decoded */
     struct block payloads[MOST_PAYLOADS];
     int payload_count;
 };
@@ -48,7 +50,15 @@ static void read_corpus(const char *name) {
         made->program.columns = (const void *)columns.data;
         made->program.column_count = (int32_t)(columns.size / 12);
         made->program.constants = next_block(file).data;
-        struct block count = next_block(file);
+        made->encoding.steps = (const void *)next_block(file).data;
+        made->encoding.links = (const void *)next_block(file).data;
+        columns = next_block(file);
+        made->encoding.columns = (const void *)columns.data;
+        made->encoding.column_count = (int32_t)(columns.size / 12);
+        made->encoding.constants = next_block(file).data;
+        struct block is_same = next_block(file), count = next_block(file);
+        made->is_same = is_same.data[0];
+        free(is_same.data);
         made->payload_count = count.data[0];
         free(count.data);
         for (int i = 0; i < made->payload_count; i++) made->payloads[i] = next_block(file);
@@ -165,6 +175,27 @@ static void decode_alone(const struct zkafka_avro_program *program, const struct
     arrow_release(&undamaged);
 }
 
+/* Encodes decoded rows from row `first` on: those of undamaged payloads become the same payloads. */
+static void encode(const struct corpus *corpus, struct ArrowArray *rows, int64_t first, const struct ArrowArray *payloads,
+                   const bool *damaged, int64_t skip) {
+    struct ArrowArray out;
+    struct zkafka_avro_refusal refusal;
+    rows->offset = first, rows->length -= first;
+    if (zkafka_avro_encode(&corpus->encoding, rows, &out, &refusal) != AVRO_ENCODED) fail("a row that cannot be encoded");
+    if (out.length != rows->length) fail("not as many payloads as rows");
+    for (int64_t i = 0; i < rows->length; i++) {
+        size_t size, expected;
+        const void *made = arrow_bytes(&out, false, i, &size), *payload = arrow_bytes(payloads, false, first + i, &expected);
+        if (!made != !arrow_is_valid(rows, i)) fail("a payload without a row, or a row without a payload");
+        if (made) look(made, size);
+        bool is_known = corpus->is_same && payload && !damaged[first + i];
+        if (is_known && (size != expected - (size_t)skip || memcmp(made, (const char *)payload + skip, size)))
+            fail("another payload than the one decoded");
+    }
+    rows->offset = 0, rows->length += first;
+    arrow_release(&out);
+}
+
 /* Decodes a batch of payloads, of which some are damaged, some null. */
 static void decode(void) {
     const struct corpus *corpus = &programs[below(program_count)];
@@ -205,6 +236,7 @@ static void decode(void) {
     decoded += rows - count;
     walk(&corpus->program, 0, &out);
     decode_alone(&corpus->program, &payloads, damaged, skip, &out);
+    encode(corpus, &out, below((int)rows + 1), &payloads, damaged, skip);
     arrow_release(&out);
     arrow_release(&payloads);
     free(found);
@@ -220,6 +252,10 @@ int main(int count, char **arguments) {
         free((void *)programs[i].program.links);
         free((void *)programs[i].program.columns);
         free((void *)programs[i].program.constants);
+        free((void *)programs[i].encoding.steps);
+        free((void *)programs[i].encoding.links);
+        free((void *)programs[i].encoding.columns);
+        free((void *)programs[i].encoding.constants);
         for (int n = 0; n < programs[i].payload_count; n++) free(programs[i].payloads[n].data);
     }
     printf("%ld", (long)decoded);

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
-INTERFACE = 11
+INTERFACE = 12
 """The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -78,7 +78,7 @@ class OpenBatch(Structure):
 
 
 class AvroProgram(Structure):
-    """`zkafka_avro_program`: the addresses of the program's parts, and the number of columns."""
+    """`zkafka_avro_program` and `zkafka_avro_encoding`: the addresses of a program's parts, and the number of columns."""
 
     _fields_ = (*((name, c_void_p) for name in ("nodes", "links", "columns", "constants")), ("column_count", c_int32))
 
@@ -105,6 +105,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "encode_again": (c_int64, (POINTER(OpenBatch), c_void_p, c_int64, c_int64)),
     "close_batch": (None, (c_void_p, c_int64, c_int32, c_int64, c_int64, c_int64, c_int64, c_int32, c_int32)),
     "avro_decode": (c_int64, (POINTER(AvroProgram), c_void_p, c_int32, c_int64, c_void_p, c_void_p)),
+    "avro_encode": (c_int32, (POINTER(AvroProgram), c_void_p, c_void_p, c_void_p)),
     "loans_new": (c_void_p, ()),
     "loans_close": (None, (c_void_p,)),
     "loans_count": (c_int64, (c_void_p,)),
@@ -137,8 +138,7 @@ def require() -> Any:
         raise NO_NATIVE_PATH(
             f"This needs the compiled code, but {text.partition(': pure Python')[0]}. Reinstall it with --force-reinstall "
             "--no-deps from a Linux wheel, or with a C compiler, on the driver and every executor, and start Spark outside "
-            "the package's source tree. Only exactly-once writes, reads of Avro, transport=direct and reads by Sail need "
-            "it",
+            "the package's source tree. Only exactly-once writes, Avro, transport=direct and reads by Sail need it",
         )
     return found
 

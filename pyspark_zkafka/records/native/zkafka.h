@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 11
+#define ZKAFKA_INTERFACE 12
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 ZKAFKA_EXPORT int zkafka_interface(void);
@@ -233,5 +233,65 @@ struct zkafka_avro_flaw {
  * of memory, or more than 2 GiB of text. */
 ZKAFKA_EXPORT int64_t zkafka_avro_decode(const struct zkafka_avro_program *, const struct ArrowArray *payloads, int32_t is_large,
                                          int64_t skip, struct ArrowArray *out, struct zkafka_avro_flaw *flaws);
+
+/* What a step writes. A null value is `null_mark`, and before another comes `mark`: the numbers of branches of a union, or -1. */
+enum {
+    AVRO_WRITE_CONSTANT, /* `count` bytes of the constants from `first` on; has no column */
+    AVRO_WRITE_BOOLEAN,
+    AVRO_WRITE_INTEGER, /* of `width` bytes, divided by `number` */
+    AVRO_WRITE_REAL,    /* of `width` bytes */
+    AVRO_WRITE_DOUBLE,  /* of a float */
+    AVRO_WRITE_BYTES,   /* this and the next four: with offsets of `width` bytes */
+    AVRO_WRITE_REST,    /* bytes without their length */
+    AVRO_WRITE_TEXT,
+    AVRO_WRITE_FIXED, /* of `number` bytes */
+    AVRO_WRITE_ENUM,  /* `count` symbols in the order of their bytes; links from `first` on: offset, size and number of each */
+    AVRO_WRITE_DECIMAL, /* 128 bits to `number` bytes; if it is 0, to a length and as few as possible; if it is -1, without the length */
+    AVRO_WRITE_ITEMS,   /* of a list or map with offsets of `width` bytes: for each item `count` steps, from link `first` on */
+    AVRO_WRITE_RECORD,  /* like AVRO_WRITE_MEMBER, has `count` steps, from link `first` on */
+    AVRO_WRITE_MEMBER
+};
+
+struct zkafka_avro_step {
+    int32_t op, column, first, count, width, mark, null_mark, unused;
+    int64_t number;
+};
+
+/* A column: child `child` of column `outer`, which comes before it. A field of a struct has a row for each row of the struct. */
+struct zkafka_avro_source {
+    int32_t outer, child, is_field;
+};
+
+/* Step 0 is the root, and so is column 0. */
+struct zkafka_avro_encoding {
+    const struct zkafka_avro_step *steps;
+    const int32_t *links;
+    const struct zkafka_avro_source *columns;
+    const uint8_t *constants;
+    int32_t column_count;
+};
+
+/* Why a value cannot be encoded. */
+enum {
+    AVRO_VALUE_NULL = 1,
+    AVRO_VALUE_NOT_UTF8,
+    AVRO_NO_SYMBOL,
+    AVRO_OTHER_SIZE,
+    AVRO_MANY_MEMBERS,
+    AVRO_NO_MEMBER
+};
+
+struct zkafka_avro_refusal {
+    int64_t row;
+    int32_t step, code;
+};
+
+/* AVRO_NO_MEMORY also stands for more than 2 GiB of payloads. */
+enum { AVRO_ENCODED, AVRO_VALUE_REFUSED, AVRO_NO_MEMORY };
+
+/* Encodes a column to a binary array, with null for a null row. Without AVRO_ENCODED there is no array, and with
+ * AVRO_VALUE_REFUSED, `refusal` has the first refused row. */
+ZKAFKA_EXPORT int32_t zkafka_avro_encode(const struct zkafka_avro_encoding *, const struct ArrowArray *source, struct ArrowArray *out,
+                                         struct zkafka_avro_refusal *refusal);
 
 #endif

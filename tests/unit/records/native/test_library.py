@@ -14,7 +14,7 @@ import pytest
 
 from pyspark_zkafka.brokers.properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.formats import avro
+from pyspark_zkafka.formats import avro, avro_encoder
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
 from pyspark_zkafka.options.batch import parse_write
@@ -54,7 +54,7 @@ def assert_unused(reason: str) -> None:
     assert caught.value.condition == "NO_NATIVE_PATH"
     assert caught.value.message.startswith("This needs the compiled code, but ")
     assert reason in caught.value.message
-    assert "Only exactly-once writes, reads of Avro, transport=direct and reads by Sail need it" in caught.value.message
+    assert "Only exactly-once writes, Avro, transport=direct and reads by Sail need it" in caught.value.message
     assert PURE not in caught.value.message
 
 
@@ -185,6 +185,8 @@ def test_structs_are_as_large_as_in_c(tmp_path: Path) -> None:
     names = {"fed": library.FedBatches, "decoded": library.Decoded, "flaws": library.Flaws, "open_batch": library.OpenBatch}
     expected = {name: ctypes.sizeof(kind) for name, kind in {**names, "avro_program": library.AvroProgram}.items()}
     expected |= {"avro_node": avro.NODE.itemsize, "avro_flaw": avro.FLAW.itemsize}
+    expected |= {"avro_encoding": expected["avro_program"], "avro_step": avro_encoder.STEP.itemsize}
+    expected |= {"avro_refusal": avro_encoder.REFUSAL.itemsize}
     sizes = "".join(f'printf("%zu ", sizeof(struct zkafka_{name}));' for name in expected)
     source = f'#include "zkafka.h"\n#include <stdio.h>\nint main(void) {{ {sizes} return ZKAFKA_INTERFACE; }}'
     (tmp_path / "sizes.c").write_text(source)
