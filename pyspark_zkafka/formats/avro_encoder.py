@@ -190,8 +190,9 @@ class _Compiler(TypeVisitor[_Part, int]):
         key_path, key_column = inner_path(path, "key"), self._column(entry, 0, is_field=True)
         key = self._new(part.avro, key_path)
         self.steps[key] = Step(_TEXT, key_column, width=_offset_bytes(type.key_type))
-        value = _Part(part.avro.item, self._column(entry, 1, is_field=True))
-        return self._link(number, _ITEMS, part, [key, self.visit(type.item_type, value, inner_path(path, "value"))], width=4)
+        item = _Part(part.avro.item, self._column(entry, 1, is_field=True))
+        value = self.visit(type.item_type, item, inner_path(path, "value"))
+        return self._link(number, _ITEMS, part, [key, value], width=4)
 
     def of_scalar(self, type: pa.DataType, part: _Part, path: str) -> int:
         avro, found = part.avro, _scalar(part.avro, type)
