@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from ctypes import byref
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import astuple, dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,8 @@ REFUSAL = np.dtype([("row", "i8"), ("step", "i4"), ("code", "i4")])
 """`zkafka_avro_refusal`."""
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Step:
     """`zkafka_avro_step`: what to write for a value, and before it, or instead of null, the number of a union's branch."""
 
     op: int
@@ -44,7 +45,7 @@ class Step(NamedTuple):
 
 
 STEP = np.dtype({
-    "names": list(Step._fields),
+    "names": [part.name for part in fields(Step)],
     "formats": ["i4"] * 7 + ["i8"],
     "offsets": [*range(0, 28, 4), 32],
     "itemsize": 40,
@@ -66,14 +67,14 @@ class AvroEncoder:
         require_fit(compiler.problems, "the Avro schema")
         self._parts, constants = compiler.parts, np.frombuffer(bytes(compiler.constants) + b"\0", "u1")
         links, columns = np.array([*compiler.links, 0], "i4"), np.array(compiler.columns, "i4")
-        self.program = np.array(compiler.steps, STEP), links, columns, constants
-        self._avro_encode = require().avro_encode
+        self.program = np.array([astuple(step) for step in compiler.steps], STEP), links, columns, constants
+        self._native = require()
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, with null for a null row. Raises InvalidRow (INVALID_VALUE) and MemoryError."""
         out, source, refusal = CArray(), CArray.of(column), np.zeros(1, REFUSAL)
         program = AvroProgram(*(part.ctypes.data for part in self.program), len(self.program[2]))
-        done = self._avro_encode(byref(program), source.address, out.address, refusal.ctypes.data)
+        done = self._native.avro_encode(byref(program), source.address, out.address, refusal.ctypes.data)
         if done == _ENCODED:
             return out.array(pa.binary())
         if done == _REFUSED:
@@ -141,7 +142,7 @@ class _Compiler(TypeVisitor[_Part, int]):
             mark = marks.get(values[0], -1)
         else:
             number, mark = self._members(type, part, path, marks), -1
-        self.steps[number] = self.steps[number]._replace(mark=mark, null_mark=null)
+        self.steps[number] = replace(self.steps[number], mark=mark, null_mark=null)
         return number
 
     def _members(self, type: pa.DataType, part: _Part, path: str, marks: dict[AvroType, int]) -> int:
@@ -155,7 +156,7 @@ class _Compiler(TypeVisitor[_Part, int]):
         for index, (value, field) in enumerate(zip(values, type, strict=True)):
             inner = _Part(value, self._column(part.column, index, is_field=True))
             member = super().visit(field.type, inner, inner_path(path, field.name))
-            self.steps[member] = self.steps[member]._replace(mark=marks[value])
+            self.steps[member] = replace(self.steps[member], mark=marks[value])
             members.append(member)
         return self._link(number, _MEMBER, part, members)
 
@@ -164,17 +165,17 @@ class _Compiler(TypeVisitor[_Part, int]):
             return self._unlike(type, part, path)
         names = {f.name for f in part.avro.fields}
         self.problems += [f"{inner_path(path, f.name)} is not in the schema" for f in type if f.name not in names]
-        number, fields = self._new(part.avro, path), []
+        number, steps = self._new(part.avro, path), []
         for field in part.avro.fields:
             inner, index = inner_path(path, field.name), type.get_field_index(field.name)
             if index >= 0:
                 column = self._column(part.column, index, is_field=True)
-                fields.append(self.visit(type[index].type, _Part(field.type, column), inner))
+                steps.append(self.visit(type[index].type, _Part(field.type, column), inner))
             elif field.type.is_nullable:
-                fields.append(self._constant(encode_default(field.type, field.default, inner), field.type, inner))
+                steps.append(self._constant(encode_default(field.type, field.default, inner), field.type, inner))
             else:
                 self.problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
-        return self._link(number, _RECORD, part, fields)
+        return self._link(number, _RECORD, part, steps)
 
     def of_list(self, type: pa.DataType, part: _Part, path: str) -> int:
         if part.avro.kind != "array":
@@ -206,10 +207,10 @@ class _Compiler(TypeVisitor[_Part, int]):
             for text, place in symbols:
                 self.links += (len(self.constants), len(text), place)
                 self.constants += text
-            found = found._replace(first=len(self.links) - 3 * len(symbols), count=len(symbols))
+            found = replace(found, first=len(self.links) - 3 * len(symbols), count=len(symbols))
         elif part.is_rest:
-            found = found._replace(number=-1) if found.op == _DECIMAL else found._replace(op=_REST)
-        self.steps[number] = found._replace(column=part.column)
+            found = replace(found, number=-1) if found.op == _DECIMAL else replace(found, op=_REST)
+        self.steps[number] = replace(found, column=part.column)
         return number
 
     def _column(self, outer: int, child: int, *, is_field: bool = False) -> int:
