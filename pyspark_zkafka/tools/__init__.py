@@ -97,17 +97,14 @@ def _root(
 def _demo(
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to write and read.")] = 1_000_000,
     cores: Annotated[int, typer.Option(min=1, help="Number of cores that Spark may use.")] = 2,
-    kafka_version: Annotated[
-        str, typer.Option("--kafka-version", "--kafka", help="3.9.1 with ZooKeeper, or 4.3.1 in KRaft mode.")
-    ] = "3.9.1",
 ) -> None:
-    """Write, read, commit and stop a broker on a real cluster that is started for it.
+    """Write, read and stream on real clusters that are started for it: on Kafka 4, and in a group with ZooKeeper.
 
     Example: zkafka demo --rows 100000
     """
     from pyspark_zkafka.tools.demo import run  # imports Spark's session, which takes long
 
-    run(rows, cores, kafka_version)
+    run(rows, cores)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """``zkafka demo``: the package on real servers, step by step.
 
-With ZooKeeper, two streaming queries and a JVM consumer then share a consumer group, shown as a live table. In KRaft mode,
-a stream follows instead.
+On Kafka 4, rows are written, read and streamed in a consumer group, whose lag is shown. With ZooKeeper, two streaming
+queries and a JVM consumer then share a group, shown as a live table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -30,48 +30,44 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.cluster import open_cluster
 from pyspark_zkafka.conditions import DEMO_FAILED
-from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.model.offsets import LATEST, canonical_json
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.processes import Wait
-from pyspark_zkafka.testing.spec import tested_version
 from pyspark_zkafka.threads import call_in_thread
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
-TOPIC, TOTALS, GROUP = "orders", "totals", "billing"
+TOPIC, GROUP = "orders", "billing"
 PARTITIONS, REPLICATION = 8, 2
 CLICKS, SHOP, CLICKS_PARTITIONS = "clicks", "shop", 6
+_LATE_ROWS = 10_000
 _PATIENCE_S = 120.0
 _INTERRUPTED = 130
 _RECORDS_A_STEP = 600
 _COLOURS = ("cyan", "magenta", "yellow", "green")
+_READ = f'spark.read.format("zkafka").option("subscribe", "{TOPIC}").load()'
+_WRITE = f'frame.write.format("zkafka").option("topic", "{TOPIC}").mode("append").save()'
+_STREAM = f'spark.readStream.format("zkafka").options(subscribe="{TOPIC}", **{{"group.id": "{GROUP}"}}) ...'
+_LAG = f'spark.read.format("zkafka").options(view="offsets", **{{"group.id": "{GROUP}"}}).load()'
 _JOIN = f'spark.readStream.format("zkafka").option("subscribe", "{CLICKS}").option("group.id", "{SHOP}")'
-_STREAM = 'spark.readStream.format("zkafka") ... .trigger(availableNow=True).start()'
-_REST = (
-    "Without ZooKeeper, a stream with group.id joins a group in Kafka. Groups in ZooKeeper, next to JVM consumers, and the "
-    "views of groups need ZooKeeper: run zkafka demo --kafka 3.9.1"
-)
 
 
-def run(rows: int, cores: int, kafka_version: str) -> None:
-    """Run all steps, and leave nothing running. Blocks for about a minute once the jars are cached."""
+def run(rows: int, cores: int) -> None:
+    """Run all steps, and leave nothing running. Blocks for about two minutes once the jars are cached."""
     console = Console()
     started = time.monotonic()
-    cluster = LocalCluster(brokers=3, kafka_version=tested_version(kafka_version))
-    servers = "three brokers in KRaft mode" if cluster.is_kraft else "ZooKeeper and three brokers"
-    with step(console, f"Start {servers}", f'LocalCluster(brokers=3, kafka_version="{cluster.kafka_version}")'):
-        cluster.start()
     with NamedTemporaryFile(prefix="zkafka-demo-", suffix=".log", delete=False) as file:
         log = Path(file.name)
     try:
         with open_spark(console, cores, log) as spark:
-            _Demo(console, cluster, spark, rows).run()
+            with _running(console, "4.3.1", "Start Kafka 4: three brokers") as cluster:
+                _Demo(console, cluster, spark, rows).run()
+            with _running(console, "3.9.1", "With ZooKeeper: start Kafka 3.9 and three brokers") as cluster:
+                _GroupDemo(console, cluster, spark).run()
         log.unlink()
     except KeyboardInterrupt:
         console.print("[bold]Interrupted[/]")
@@ -79,10 +75,17 @@ def run(rows: int, cores: int, kafka_version: str) -> None:
     except Exception:
         console.print(f"[red]Failed[/]; Spark's log is in {log}")
         raise
-    finally:
-        with step(console, "Stop everything", "LocalCluster.close()"):
-            cluster.close()
     console.print(f"[bold green]Done[/] in {time.monotonic() - started:.0f} s; nothing is left running.")
+
+
+@contextmanager
+def _running(console: Console, kafka_version: str, title: str) -> Iterator[LocalCluster]:
+    """Start a cluster, and stop it at the end."""
+    cluster = LocalCluster(brokers=3, kafka_version=kafka_version)
+    with closing(cluster):
+        with step(console, title, f'LocalCluster(brokers=3, kafka_version="{kafka_version}")'):
+            cluster.start()
+        yield cluster
 
 
 @contextmanager
@@ -116,137 +119,86 @@ def _standard_error_to(log: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Demo:
+    """The steps without ZooKeeper."""
+
     console: Console
     cluster: LocalCluster
     spark: SparkSession
     rows: int
 
     def run(self) -> None:
-        self._create_topics()
-        self._write()
-        self._show_plan()
-        self._read()
-        self._commit()
+        """Run all steps. Blocks for about a minute."""
+        self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=REPLICATION)
+        with step(self.console, f"Write {self.rows:,} rows", _WRITE):
+            seconds = self._with_bar(lambda: self._write(0, self.rows))
+        self.console.print(f"{self.rows:,} rows, each acknowledged by all in-sync replicas, {_in(seconds)}")
+        with step(self.console, "Read them, and prove it", _READ):
+            read, misplaced, seconds = self._count()
+        prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
+        claim = f"{misplaced} of their keys are in another partition than Kafka's default partitioner gives them"
+        prove(self.console, claim, misplaced == 0)
+        self.console.print(f"{read:,} rows, counted by key and partition, {_in(seconds)}")
+        with TemporaryDirectory(prefix="zkafka-demo-") as folder:
+            self._stream(folder)
         self._stop_broker()
-        self.cluster.restart(self.cluster.broker_ids[0])
-        if self.cluster.is_kraft:
-            self._stream()
-        else:
-            _GroupDemo(self.console, self.cluster, self.spark).run()
 
     @property
     def _options(self) -> dict[str, str]:
-        if self.cluster.is_kraft:
-            return {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
-        return {"zookeeper.connect": self.cluster.zookeeper_connect}
+        return {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
 
-    def _create_topics(self) -> None:
-        call = f'create_topic("{TOPIC}", partitions={PARTITIONS}, replication={REPLICATION})'
-        with step(self.console, "Create a topic", call):
-            self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=REPLICATION)
-            self.cluster.create_topic(TOTALS, partitions=1, replication=REPLICATION)
-        snapshot = self._snapshot()
-        rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
-        if self.cluster.is_kraft:  # metadata names no controller then
-            found = table("Brokers, from their metadata", ("id", "endpoint"), rows)
-        else:
-            marked = [(*row, "yes" if row[0] == snapshot.controller else "") for row in rows]
-            found = table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
-        self.console.print(found)
-
-    def _write(self) -> None:
-        frame = self.spark.range(self.rows).select(
+    def _write(self, first: int, end: int) -> None:
+        frame = self.spark.range(first, end).select(
             F.concat(F.lit("customer-"), (F.col("id") % 50_000).cast("string")).alias("key"),
             F.to_json(F.struct(F.col("id"), (F.col("id") % 997).alias("amount"))).alias("value"),
         )
-        call = f'frame.write.format("zkafka").option("topic", "{TOPIC}").mode("append").save()'
-        with step(self.console, f"Write {self.rows:,} rows from a DataFrame", call):
-            writer = frame.write.format("zkafka").options(**self._options).option("topic", TOPIC).mode("append")
-            seconds = self._with_bar(writer.save)
-        self.console.print(f"{self.rows:,} rows, each acknowledged by all in-sync replicas, {_in(seconds)}")
+        frame.write.format("zkafka").options(**self._options, topic=TOPIC).mode("append").save()
 
-    def _show_plan(self) -> None:
-        call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
-        source = "the brokers'" if self.cluster.is_kraft else "ZooKeeper's"
-        with step(self.console, f"Plan a read from {source} leaders and ISRs", call):
-            rows = [
-                (
-                    row["spark_partition"],
-                    _partition(row),
-                    row["leader"],
-                    ", ".join(map(str, row["isr"])),
-                    f"[{row['start']}, {row['until']})",
-                )
-                for row in self._plan()
-            ]
-        columns = ("Spark partition", "partition", "leader", "ISR", "range")
-        self.console.print(table("The plan: one Spark partition for each Kafka partition", columns, rows))
-
-    def _read(self) -> None:
-        call = f'spark.read.format("zkafka").option("subscribe", "{TOPIC}").load()'
-        with step(self.console, "Read it back, and prove it", call):
-            read, misplaced, seconds = self._count()
-        prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
+    def _stream(self, folder: str) -> None:
+        """Stream the records into files in a group, twice, with more records in between."""
+        with step(self.console, "Stream them into files, in a consumer group", _STREAM):
+            self._run_stream(folder)
+        with step(self.console, f"Write {_LATE_ROWS:,} rows more, and see the group's lag", _LAG):
+            self._write(self.rows, self.rows + _LATE_ROWS)
+            lag = self._lag()
+        columns = ("topic", "partition", "offset", "log's end", "lag")
+        rows = [(row["topic"], row["partition"], row["offset"], row["latest"], row["lag"]) for row in lag]
+        self.console.print(table(f"The group {GROUP}", columns, rows))
+        behind = sum(row["lag"] for row in lag)
+        prove(self.console, f"the group is {behind:,} records behind, {_LATE_ROWS:,} were written", behind == _LATE_ROWS)
+        with step(self.console, "Run the stream again, from its checkpoint", _STREAM):
+            self._run_stream(folder)
+            found = self.spark.read.parquet(f"{folder}/files")
+            count, different, behind = found.count(), found.distinct().count(), sum(row["lag"] for row in self._lag())
+        is_whole = count == different == self.rows + _LATE_ROWS
         prove(
             self.console,
-            f"{misplaced} of their keys are in another partition than the package's murmur2 assigns",
-            misplaced == 0,
+            f"{count:,} records streamed, {different:,} of them different; lag {behind}",
+            is_whole and not behind,
         )
-        self.console.print(f"{read:,} rows, counted by key and partition, {_in(seconds)}")
 
-    def _commit(self) -> None:
-        ends = canonical_json({_partition(row): row["until"] for row in self._plan()})
-        call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
-        with step(self.console, "Write totals, and commit the offsets that they cover", call):
-            by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
-            totals = by_partition.agg(F.count("*").cast("string").alias("value"))
-            committing = {**self._options, "topic": TOTALS, "group.id": GROUP, "commitOffsets": ends}
-            if self.cluster.is_kraft:
-                committing["offsets.storage"] = "kafka"
-            totals.write.format("zkafka").options(**committing).mode("append").save()
-        self.console.print(self._offsets_table())
+    def _run_stream(self, folder: str) -> None:
+        options = {**self._options, "subscribe": TOPIC, "group.id": GROUP, "startingOffsets": "earliest"}
+        places = self.spark.readStream.format("zkafka").options(**options).load().select("partition", "offset")
+        writer = places.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
+        writer.trigger(availableNow=True).start(f"{folder}/files").awaitTermination()
+
+    def _lag(self) -> list[Row]:
+        view = self.spark.read.format("zkafka").options(**self._options, view="offsets", **{"group.id": GROUP})
+        return view.load().orderBy("topic", "partition").collect()
 
     def _stop_broker(self) -> None:
-        before, victim = self._snapshot(), self.cluster.broker_ids[0]
+        victim = self.cluster.broker_ids[0]
         with step(self.console, "Stop a broker, and read again", f"cluster.stop({victim})"):
             self.cluster.stop(victim)
             read, misplaced, _ = self._count()
-        after = self._snapshot().states
-        rows = [
-            (tp, before.states[tp].leader, after[tp].leader, ", ".join(map(str, after[tp].isr)))
-            for tp in before.partitions(TOPIC)
-        ]
-        self.console.print(table("Leaders", ("partition", "before", "after", "ISR now"), rows))
-        prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
-
-    def _stream(self) -> None:
-        """Stream all records into files, and prove that none is missing or doubled."""
-        with TemporaryDirectory(prefix="zkafka-demo-") as name, step(self.console, "Stream the topic into files", _STREAM):
-            options = {**self._options, "subscribe": TOPIC, "startingOffsets": "earliest"}
-            places = self.spark.readStream.format("zkafka").options(**options).load().select("partition", "offset")
-            writer = places.writeStream.format("parquet").option("checkpointLocation", f"{name}/checkpoint")
-            writer.trigger(availableNow=True).start(f"{name}/files").awaitTermination()
-            found = self.spark.read.parquet(f"{name}/files")
-            count, different = found.count(), found.distinct().count()
-        claim = f"{count:,} records streamed, {different:,} of them different"
-        prove(self.console, claim, count == different == self.rows)
-        self.console.print(_REST)
-
-    def _snapshot(self) -> ClusterSnapshot:
-        with open_cluster(parse_connection(self._options)) as source:
-            return source.snapshot([TOPIC])
-
-    def _plan(self) -> list[Row]:
-        return self._load(view="plan").orderBy("spark_partition").collect()
-
-    def _load(self, **options: str) -> DataFrame:
-        reader = self.spark.read.format("zkafka").options(**self._options, **options)
-        return reader.option("subscribe", TOPIC).load()
+        is_whole = read == self.rows + _LATE_ROWS and misplaced == 0
+        prove(self.console, f"{read:,} records read without broker {victim}", is_whole)
 
     def _count(self) -> tuple[int, int, float]:
         """Return the counts of records, and of keys that this package's own router puts elsewhere, and seconds."""
         started = time.monotonic()
-        found = self._load().groupBy("key", "partition").count().collect()
+        reader = self.spark.read.format("zkafka").options(**self._options, subscribe=TOPIC)
+        found = reader.load().groupBy("key", "partition").count().collect()
         expected, _ = Router(TOPIC, PARTITIONS, range(PARTITIONS)).route(len(found), pa.array([r["key"] for r in found]))
         misplaced = sum(row["partition"] != partition for row, partition in zip(found, expected.tolist(), strict=True))
         return sum(row["count"] for row in found), misplaced, time.monotonic() - started
@@ -274,23 +226,9 @@ class _Demo:
             watching.result()
         return time.monotonic() - started
 
-    def _offsets_table(self) -> Table:
-        if self.cluster.is_kraft:
-            with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, GROUP) as offsets:
-                found = sorted(offsets.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).items())
-            return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)
-        with zookeeper_client(self.cluster) as client:
-            found = sorted(client.group_offsets(GROUP).items())
-        rows = [(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", offset) for tp, offset in found]
-        return table("Offsets in ZooKeeper now", ("znode", "value"), rows)
-
 
 def _in(seconds: float) -> str:
     return f"in {seconds:.1f} s; much of it is the start of Spark's first tasks (make bench measures the speed)"
-
-
-def _partition(row: Row) -> TopicPartition:
-    return TopicPartition(row["topic"], row["partition"])
 
 
 @dataclass
@@ -346,7 +284,7 @@ class _GroupDemo:
             producing = call_in_thread(self._produce, "zkafka-demo-producer")
             change()
             started, deadline = time.monotonic(), time.monotonic() + _PATIENCE_S
-            with Live(self._table(), console=self.console, auto_refresh=False) as live:
+            with Live(self._table(), console=self.console, auto_refresh=False, transient=True) as live:
                 while not self._settled(before) or not producing.done():
                     self._require_running()
                     if time.monotonic() > deadline:
