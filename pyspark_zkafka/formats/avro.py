@@ -78,7 +78,7 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
     return schema
 
 
-AVRO = Format("avro", "AVRO", parse, text_of=schema_of, evolving_text_of=evolving_schema_of)
+AVRO = Format("avro", "AVRO", parse, text_of=schema_of, evolving_text_of=evolving_schema_of, needs_native=True)
 
 
 @lru_cache(_CACHED)

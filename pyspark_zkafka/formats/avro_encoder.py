@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from ctypes import byref
-from dataclasses import astuple, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +30,13 @@ REFUSAL = np.dtype([("row", "i8"), ("step", "i4"), ("code", "i4")])
 """`zkafka_avro_refusal`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """`zkafka_avro_step`: what to write for a value, and before it, or instead of null, the number of a union's branch."""
 
     op: int
     column: int = -1
     first: int = 0
-    count: int = 0
+    size: int = 0
     width: int = 0
     mark: int = -1
     null_mark: int = -1
@@ -45,7 +44,7 @@ class Step:
 
 
 STEP = np.dtype({
-    "names": [part.name for part in fields(Step)],
+    "names": Step._fields,
     "formats": ["i4"] * 7 + ["i8"],
     "offsets": [*range(0, 28, 4), 32],
     "itemsize": 40,
@@ -67,7 +66,7 @@ class AvroEncoder:
         require_fit(compiler.problems, "the Avro schema")
         self._parts, constants = compiler.parts, np.frombuffer(bytes(compiler.constants) + b"\0", "u1")
         links, columns = np.array([*compiler.links, 0], "i4"), np.array(compiler.columns, "i4")
-        self.program = np.array([astuple(step) for step in compiler.steps], STEP), links, columns, constants
+        self.program = np.array(compiler.steps, STEP), links, columns, constants
         self._native = require()
 
     def encode(self, column: pa.Array) -> pa.Array:
@@ -80,14 +79,14 @@ class AvroEncoder:
         if done == _REFUSED:
             raise INVALID_VALUE(self._reason(refusal[0]))
         raise MemoryError(
-            f"no memory for {len(column)} rows in Avro, or more than 2 GiB of them; lower "
-            "spark.sql.execution.arrow.maxRecordsPerBatch"
+            f"no memory for {len(column)} rows in Avro, or they have more than 2 GiB. Let Spark hand over fewer rows at "
+            "once: lower spark.sql.execution.arrow.maxRecordsPerBatch"
         )
 
     def _reason(self, refusal: Any) -> str:
-        avro, path = self._parts[refusal["step"]]
+        avro, path, whole = self._parts[refusal["step"]]
         problem = {
-            _IS_NULL: f"is null, which the schema's {avro} does not allow",
+            _IS_NULL: f"is null, which the schema's {whole} does not allow",
             _NOT_UTF8: "is not UTF-8",
             _NO_SYMBOL: f"is not a symbol of the enum {avro.name}: {listing(avro.symbols)}",
             _OTHER_SIZE: f"does not have the {avro.size} bytes of {avro}",
@@ -116,17 +115,18 @@ class _Compiler(TypeVisitor[_Part, int]):
     ----------
     problems : list of str
         Parts that do not fit the schema.
-    parts : list of (AvroType, str)
-        For each step, the schema and the path of what it writes, for errors.
+    parts : list of (AvroType, str, AvroType)
+        For each step, for errors: the schema and path of what it writes, and the schema with its union.
     """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.steps: list[Step] = []
-        self.parts: list[tuple[AvroType, str]] = []
+        self.parts: list[tuple[AvroType, str, AvroType]] = []
         self.links: list[int] = []
         self.columns: list[tuple[int, int, bool]] = [(-1, 0, False)]
         self.constants = bytearray()
+        self._enums: dict[int, int] = {}
 
     def visit(self, type: pa.DataType, part: _Part, path: str = "") -> int:
         """Add the step for a value that may be null, and the steps for its parts."""
@@ -142,7 +142,8 @@ class _Compiler(TypeVisitor[_Part, int]):
             mark = marks.get(values[0], -1)
         else:
             number, mark = self._members(type, part, path, marks), -1
-        self.steps[number] = replace(self.steps[number], mark=mark, null_mark=null)
+        self.steps[number] = self.steps[number]._replace(mark=mark, null_mark=null)
+        self.parts[number] = (*self.parts[number][:2], avro)
         return number
 
     def _members(self, type: pa.DataType, part: _Part, path: str, marks: dict[AvroType, int]) -> int:
@@ -156,7 +157,7 @@ class _Compiler(TypeVisitor[_Part, int]):
         for index, (value, field) in enumerate(zip(values, type, strict=True)):
             inner = _Part(value, self._column(part.column, index, is_field=True))
             member = super().visit(field.type, inner, inner_path(path, field.name))
-            self.steps[member] = replace(self.steps[member], mark=marks[value])
+            self.steps[member] = self.steps[member]._replace(mark=marks[value])
             members.append(member)
         return self._link(number, _MEMBER, part, members)
 
@@ -203,15 +204,20 @@ class _Compiler(TypeVisitor[_Part, int]):
             return self._constant(b"", avro, path)
         number = self._new(avro, path)
         if found.op == _ENUM:
-            symbols = sorted((symbol.encode(), place) for place, symbol in enumerate(avro.symbols))
-            for text, place in symbols:
-                self.links += (len(self.constants), len(text), place)
-                self.constants += text
-            found = replace(found, first=len(self.links) - 3 * len(symbols), count=len(symbols))
+            found = found._replace(first=self._symbols(avro), size=len(avro.symbols))
         elif part.is_rest:
-            found = replace(found, number=-1) if found.op == _DECIMAL else replace(found, op=_REST)
-        self.steps[number] = replace(found, column=part.column)
+            found = found._replace(number=-1) if found.op == _DECIMAL else found._replace(op=_REST)
+        self.steps[number] = found._replace(column=part.column)
         return number
+
+    def _symbols(self, avro: AvroType) -> int:
+        """Return the first link of an enum's symbols, which all occurrences of the type share."""
+        if id(avro) not in self._enums:
+            self._enums[id(avro)] = len(self.links)
+            for text, number in sorted((symbol.encode(), number) for number, symbol in enumerate(avro.symbols)):
+                self.links += (len(self.constants), len(text), number)
+                self.constants += text
+        return self._enums[id(avro)]
 
     def _column(self, outer: int, child: int, *, is_field: bool = False) -> int:
         self.columns.append((outer, child, is_field))
@@ -219,7 +225,7 @@ class _Compiler(TypeVisitor[_Part, int]):
 
     def _new(self, avro: AvroType, path: str) -> int:
         self.steps.append(Step(_CONSTANT))
-        self.parts.append((avro, path))
+        self.parts.append((avro, path, avro))
         return len(self.steps) - 1
 
     def _link(self, number: int, op: int, part: _Part, steps: list[int], *, width: int = 0) -> int:
@@ -229,7 +235,7 @@ class _Compiler(TypeVisitor[_Part, int]):
 
     def _constant(self, data: bytes, avro: AvroType, path: str) -> int:
         number = self._new(avro, path)
-        self.steps[number] = Step(_CONSTANT, first=len(self.constants), count=len(data))
+        self.steps[number] = Step(_CONSTANT, first=len(self.constants), size=len(data))
         self.constants += data
         return number
 

@@ -105,6 +105,7 @@ def pin_formats(options: ReadOptions, declared: Collection[str] | None = None) -
 
 def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
     format = format_of(column.base)
+    format.require_native()
     if column.schema is not None:
         stored, origin = StoredSchema(column.schema, format.kind), f"{column.column}.schema"
     elif column.is_confluent:

@@ -59,6 +59,7 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
     schemas: dict[tuple[str, str], WriterSchema] = {}
     plan = EncodingPlan(formats, types, schemas)
     for column in formats.columns:
+        format_of(column.base).require_native()
         if options.topic is not None or not _depends_on_topic(column):
             column_and_topic = column.column, _key_topic(column, options.topic or "")
             schemas[column_and_topic] = _writer_schema(plan, column, options.topic or "")

@@ -19,6 +19,7 @@ from pyspark_zkafka.formats.registry import StoredSchema
 from pyspark_zkafka.formats.types import STRINGS
 from pyspark_zkafka.model.rows import first_not_utf8
 from pyspark_zkafka.model.spark_types import spark_name
+from pyspark_zkafka.records.native.library import require
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -120,6 +121,8 @@ class Format:
         True if payloads in Confluent's format start with message indexes, unless headers have these indexes.
     numbers_fields : bool
         True if a schema made from a column numbers the fields by position, so that a new version may move them.
+    needs_native : bool
+        True if the compiled code encodes and decodes payloads.
     """
 
     name: str
@@ -131,6 +134,12 @@ class Format:
     reads_writers_schema: bool = True
     has_message_indexes: bool = False
     numbers_fields: bool = False
+    needs_native: bool = False
+
+    def require_native(self) -> None:
+        """Raise OptionError (NO_NATIVE_PATH) if this process lacks the compiled code that the format needs."""
+        if self.needs_native:
+            require()
 
     def schema(self, stored: StoredSchema, message: str | None = None) -> Schema:
         """Parse a schema, once in a process. Raises OptionError with the reason."""

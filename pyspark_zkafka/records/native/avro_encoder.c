@@ -88,6 +88,7 @@ static inline int64_t integer_at(const struct input *input, int64_t i, int32_t w
 static int make_room(struct encoder *encoder, int64_t size) {
     int64_t room = encoder->room;
     while (room - encoder->used < size) room *= 2;
+    if (room > INT32_MAX) room = INT32_MAX;
     uint8_t *grown = realloc(encoder->data, (size_t)room);
     if (!grown) return encoder->no_memory = true, FAILED;
     encoder->data = grown, encoder->room = room;
@@ -129,7 +130,7 @@ static int refuse(struct encoder *encoder, int32_t number, int32_t code) {
 
 /* The number of the symbol with this text, or -1. The program's symbols are in the order of their bytes. */
 static int64_t symbol_number(const struct encoder *encoder, const struct zkafka_avro_step *step, const uint8_t *text, int64_t size) {
-    int32_t first = 0, last = step->count;
+    int32_t first = 0, last = step->size;
     while (first < last) {
         int32_t middle = first + (last - first) / 2;
         const int32_t *symbol = encoder->program->links + step->first + 3 * middle; /* offset, size, number */
@@ -184,7 +185,7 @@ static int write_items(struct encoder *encoder, const struct zkafka_avro_step *s
     int64_t begin, count = range_at(input, i, step->width, &begin);
     if (count) put_varint(encoder, count);
     for (int64_t item = begin; item < begin + count; item++)
-        for (int32_t part = 0; part < step->count; part++) /* of a map, key and value */
+        for (int32_t part = 0; part < step->size; part++) /* of a map, key and value */
             if (run(encoder, encoder->program->links[step->first + part], item)) return FAILED;
     return append(encoder, "", 1);
 }
@@ -193,7 +194,7 @@ static int write_items(struct encoder *encoder, const struct zkafka_avro_step *s
 static int write_member(struct encoder *encoder, int32_t number, int64_t i) {
     const struct zkafka_avro_step *step = encoder->program->steps + number;
     int32_t chosen = -1;
-    for (int32_t branch = 0; branch < step->count; branch++) {
+    for (int32_t branch = 0; branch < step->size; branch++) {
         int32_t member = encoder->program->links[step->first + branch];
         if (is_null(encoder->inputs + encoder->program->steps[member].column, i)) continue;
         if (chosen >= 0) return refuse(encoder, number, AVRO_MANY_MEMBERS);
@@ -209,7 +210,7 @@ static int write_member(struct encoder *encoder, int32_t number, int64_t i) {
 static int run(struct encoder *encoder, int32_t number, int64_t i) {
     const struct zkafka_avro_step *step = encoder->program->steps + number;
     if (require_room(encoder, LARGEST_FIXED_PART)) return FAILED;
-    if (step->op == AVRO_WRITE_CONSTANT) return append(encoder, encoder->program->constants + step->first, step->count);
+    if (step->op == AVRO_WRITE_CONSTANT) return append(encoder, encoder->program->constants + step->first, step->size);
     const struct input *input = encoder->inputs + step->column;
     if (is_null(input, i)) {
         if (step->null_mark < 0) return refuse(encoder, number, AVRO_VALUE_NULL);
@@ -244,7 +245,7 @@ static int run(struct encoder *encoder, int32_t number, int64_t i) {
     case AVRO_WRITE_ITEMS:
         return write_items(encoder, step, input, i);
     case AVRO_WRITE_RECORD:
-        for (int32_t field = 0; field < step->count; field++)
+        for (int32_t field = 0; field < step->size; field++)
             if (run(encoder, encoder->program->links[step->first + field], i)) return FAILED;
         return OK;
     case AVRO_WRITE_MEMBER:
@@ -258,10 +259,11 @@ static int run(struct encoder *encoder, int32_t number, int64_t i) {
 
 /* Encodes all rows to an array that has room for them. Returns the number of rows done. */
 static int64_t encode_rows(struct encoder *encoder, int64_t rows, struct ArrowArray *out) {
+    bool is_void = !encoder->inputs->array->n_buffers; /* all rows are null */
     uint8_t *valid = (uint8_t *)out->buffers[0];
     int32_t *offsets = (int32_t *)out->buffers[1];
     for (int64_t row = 0; row < rows; row++) {
-        if (is_null(encoder->inputs, row))
+        if (is_void || is_null(encoder->inputs, row))
             out->null_count++;
         else if (run(encoder, 0, row))
             return row;
@@ -275,7 +277,8 @@ static int64_t encode_rows(struct encoder *encoder, int64_t rows, struct ArrowAr
 int32_t zkafka_avro_encode(const struct zkafka_avro_encoding *program, const struct ArrowArray *source, struct ArrowArray *out,
                            struct zkafka_avro_refusal *refusal) {
     int64_t rows = source->length;
-    struct encoder encoder = {.program = program, .room = LARGEST_FIXED_PART + 16 * rows, .refusal = refusal};
+    int64_t first_room = rows < INT32_MAX / 32 ? LARGEST_FIXED_PART + 16 * rows : INT32_MAX;
+    struct encoder encoder = {.program = program, .room = first_room, .refusal = refusal};
     encoder.inputs = new_inputs(program, source);
     encoder.data = malloc((size_t)encoder.room);
     encoder.no_memory = !array_begin(out, rows, 3, 0) || !encoder.inputs || !encoder.data;

@@ -108,13 +108,12 @@ bool is_utf8(const uint8_t *text, size_t size) {
                 continue;
             }
         }
-        if (text[at] < 0x80) {
-            at++;
-            continue;
+        size_t until = size - at < sizeof eight ? size : at + sizeof eight;
+        while (at < until) {
+            size_t length = text[at] < 0x80 ? 1 : utf8_sequence(text + at, size - at);
+            if (!length) return false;
+            at += length;
         }
-        size_t length = utf8_sequence(text + at, size - at);
-        if (!length) return false;
-        at += length;
     }
     return true;
 }

@@ -236,7 +236,7 @@ ZKAFKA_EXPORT int64_t zkafka_avro_decode(const struct zkafka_avro_program *, con
 
 /* What a step writes. A null value is `null_mark`, and before another comes `mark`: the numbers of branches of a union, or -1. */
 enum {
-    AVRO_WRITE_CONSTANT, /* `count` bytes of the constants from `first` on; has no column */
+    AVRO_WRITE_CONSTANT, /* `size` bytes of the constants from `first` on; has no column */
     AVRO_WRITE_BOOLEAN,
     AVRO_WRITE_INTEGER, /* of `width` bytes, divided by `number` */
     AVRO_WRITE_REAL,    /* of `width` bytes */
@@ -245,15 +245,15 @@ enum {
     AVRO_WRITE_REST,    /* bytes without their length */
     AVRO_WRITE_TEXT,
     AVRO_WRITE_FIXED, /* of `number` bytes */
-    AVRO_WRITE_ENUM,  /* `count` symbols in the order of their bytes; links from `first` on: offset, size and number of each */
+    AVRO_WRITE_ENUM,  /* `size` symbols in the order of their bytes; links from `first` on: offset, size and number of each */
     AVRO_WRITE_DECIMAL, /* 128 bits to `number` bytes; if it is 0, to a length and as few as possible; if it is -1, without the length */
-    AVRO_WRITE_ITEMS,   /* of a list or map with offsets of `width` bytes: for each item `count` steps, from link `first` on */
-    AVRO_WRITE_RECORD,  /* like AVRO_WRITE_MEMBER, has `count` steps, from link `first` on */
+    AVRO_WRITE_ITEMS,   /* of a list or map with offsets of `width` bytes: for each item `size` steps, from link `first` on */
+    AVRO_WRITE_RECORD,  /* like AVRO_WRITE_MEMBER, has `size` steps, from link `first` on */
     AVRO_WRITE_MEMBER
 };
 
 struct zkafka_avro_step {
-    int32_t op, column, first, count, width, mark, null_mark, unused;
+    int32_t op, column, first, size, width, mark, null_mark, unused;
     int64_t number;
 };
 

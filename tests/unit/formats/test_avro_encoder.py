@@ -38,6 +38,23 @@ def test_bytes_without_a_length() -> None:
         assert encoder.encode(column).to_pylist() == expected
 
 
+@pytest.mark.parametrize("schema", ["null", ["null", "string"], ["null", "int", "long"]], ids=str)
+def test_rows_of_a_void_column(schema: Any) -> None:
+    """Rows without a type are null, as in other columns: their records have no value."""
+    assert encode(schema, pa.nulls(2)) == [None, None]
+
+
+@pytest.mark.long  # takes 3 GiB
+def test_more_than_2_gib() -> None:
+    """A batch whose payloads have more than 2 GiB is refused, with the setting that makes batches smaller."""
+    schema = parse(json.dumps(record(("id", "long"), ("large", ["bytes", "null"], "x" * 2**20))))
+    encoder = schema.encoder(pa.struct([("id", pa.int64())]))
+    rows = pa.StructArray.from_arrays([pa.array(range(2048))], names=["id"])
+    assert len(encoder.encode(rows.slice(0, 2000))) == 2000
+    with pytest.raises(MemoryError, match=r"2048 rows in Avro, or .* 2 GiB.*maxRecordsPerBatch"):
+        encoder.encode(rows)
+
+
 _LIST = {"type": "array", "items": ["int", "null"]}
 _MAP = {"type": "map", "values": "int"}
 
