@@ -66,6 +66,7 @@ def run(server: str, zkafka_cluster: LocalCluster, tmp_path: Path) -> Callable[.
     return run
 
 
+@pytest.mark.long
 def test_write_and_read(
     run: Callable[..., dict[str, Any]], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
 ) -> None:

@@ -24,6 +24,7 @@ def standalone() -> Iterator[SparkStandalone]:
         yield cluster
 
 
+@pytest.mark.long
 def test_two_workers(
     standalone: SparkStandalone, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -10,7 +10,6 @@ import nbformat
 import pytest
 
 from tests.notebooks.execution import NOTEBOOKS, clean, execute, kernel_environment
-from tests.support.tiers import seldom
 
 EXPECTED = {
     "batch.ipynb": [
@@ -60,8 +59,6 @@ EXPECTED = {
 }
 """The expected output of each notebook, in order."""
 
-SHORTEST = next(path for path in NOTEBOOKS if path.name == "batch.ipynb")
-
 PICTURES = {"batch.ipynb": 0, "cluster-health.ipynb": 3, "off-zookeeper.ipynb": 0, "shared-group.ipynb": 3}
 
 
@@ -89,9 +86,10 @@ def require_outputs(notebook: Any, name: str) -> None:
     assert sum("image/png" in output.get("data", {}) for output in outputs) == PICTURES[name]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("path", [SHORTEST, *seldom(*(n for n in NOTEBOOKS if n != SHORTEST))], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_runs(path: Path, tmp_path: Path) -> None:
     """Each notebook runs without an error, and shows the expected output."""
     require_outputs(clean(execute(path, tmp_path)), path.name)
