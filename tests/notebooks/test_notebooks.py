@@ -117,7 +117,8 @@ def test_text(path: Path) -> None:
 def test_imports(path: Path) -> None:
     """Notebooks import only public names."""
     cells = nbformat.read(path, as_version=4).cells
-    imported = set(re.findall(r"^\s*from (pyspark_zkafka\S*) import", "\n".join(cell.source for cell in cells), re.MULTILINE))
+    source = "\n".join(cell.source for cell in cells)
+    imported = set(re.findall(r"^\s*from (pyspark_zkafka\S*) import", source, re.MULTILINE))
     assert imported <= {"pyspark_zkafka", "pyspark_zkafka.plot", "pyspark_zkafka.testing"}
 
 
