@@ -37,7 +37,7 @@ endif
 demo: $(DEMO_READY)
 	$(BIN)/zkafka demo
 
-# What a change can break in everyday work, in less than 12 minutes. CLUSTER=default uses the cluster that "zkafka cluster up"
+# What a change can break in everyday work, in 12 to 25 minutes. CLUSTER=default uses the cluster that "zkafka cluster up"
 # started, instead of starting one.
 test: $(READY) $(SAIL_READY)
 	$(PYTEST) $(if $(CLUSTER),--zkafka-cluster $(CLUSTER)) $(PYTEST_ARGS)

@@ -128,7 +128,7 @@ def assignment_map(owners: Rows, partitions: Rows) -> Figure:
 
 
 def leader_balance(partitions: Rows, brokers: Rows) -> Figure:
-    """Draw the number of partitions that each broker leads (bar), and of which it is the preferred leader (line).
+    """Draw how many partitions each broker leads (bar), and how many it leads when all preferred leaders do (line).
 
     A broker without a row in `brokers` is shown as down. Partitions without a leader have their own bar.
 

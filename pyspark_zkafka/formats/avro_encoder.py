@@ -57,7 +57,7 @@ class AvroEncoder:
 
     `program` has steps, links, columns and constants.
 
-    Raises OptionError: INVALID_SCHEMA if the schema does not accept the type, and NO_NATIVE_PATH without the compiled code.
+    Raises OptionError (INVALID_SCHEMA) if the schema does not accept the type.
     """
 
     def __init__(self, schema: AvroType, type: pa.DataType, *, confluent: bool = False) -> None:
@@ -67,13 +67,12 @@ class AvroEncoder:
         self._parts, constants = compiler.parts, np.frombuffer(bytes(compiler.constants) + b"\0", "u1")
         links, columns = np.array([*compiler.links, 0], "i4"), np.array(compiler.columns, "i4")
         self.program = np.array(compiler.steps, STEP), links, columns, constants
-        self._native = require()
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, with null for a null row. Raises InvalidRow (INVALID_VALUE) and MemoryError."""
         out, source, refusal = CArray(), CArray.of(column), np.zeros(1, REFUSAL)
         program = AvroProgram(*(part.ctypes.data for part in self.program), len(self.program[2]))
-        done = self._native.avro_encode(byref(program), source.address, out.address, refusal.ctypes.data)
+        done = require().avro_encode(byref(program), source.address, out.address, refusal.ctypes.data)
         if done == _ENCODED:
             return out.array(pa.binary())
         if done == _REFUSED:

@@ -175,7 +175,7 @@ static void decode_alone(const struct zkafka_avro_program *program, const struct
     arrow_release(&undamaged);
 }
 
-/* Encodes decoded rows from row `first` on: those of undamaged payloads become the same payloads. */
+/* Encodes decoded rows, from row `first` on. Rows of undamaged payloads must become the same payloads. */
 static void encode(const struct corpus *corpus, struct ArrowArray *rows, int64_t first, const struct ArrowArray *payloads,
                    const bool *damaged, int64_t skip) {
     struct ArrowArray out;

@@ -32,7 +32,7 @@ static struct input input_of(const struct ArrowArray *array, int64_t start) {
     return (struct input){array, array->n_buffers ? array->buffers[0] : NULL, start + array->offset};
 }
 
-/* The columns of the program, each of which comes after the column that it is a part of. Null: out of memory. */
+/* The columns of the program, which lists each column after the one that contains it. Null: out of memory. */
 static struct input *new_inputs(const struct zkafka_avro_encoding *program, const struct ArrowArray *source) {
     struct input *inputs = malloc((size_t)program->column_count * sizeof *inputs);
     if (!inputs) return NULL;
@@ -54,7 +54,7 @@ static inline const uint8_t *value_at(const struct input *input, int64_t i, int3
     return (const uint8_t *)input->array->buffers[1] + (input->start + i) * width;
 }
 
-/* The range of a string or list. `width` is that of its offsets, in bytes. */
+/* The size of a string or list, and where it begins. Its offsets have `width` bytes. */
 static inline int64_t range_at(const struct input *input, int64_t i, int32_t width, int64_t *begin) {
     int64_t at = input->start + i;
     if (width == 8) {
@@ -190,7 +190,7 @@ static int write_items(struct encoder *encoder, const struct zkafka_avro_step *s
     return append(encoder, "", 1);
 }
 
-/* A union of several types, in a struct with a field for each, of which one is not null. */
+/* A union of several types: a struct with a field for each type. One field is not null. */
 static int write_member(struct encoder *encoder, int32_t number, int64_t i) {
     const struct zkafka_avro_step *step = encoder->program->steps + number;
     int32_t chosen = -1;

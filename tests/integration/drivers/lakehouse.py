@@ -63,15 +63,6 @@ class Program:
         """Return the checkpoints of the page's queries."""
         return [self._folder / "checkpoints" / name for name in CHECKPOINTS]
 
-    def append_twice(self) -> int:
-        """Append two rows to a table twice, as a repeated micro-batch without precautions does. Return its rows."""
-        spark, table = self.names["spark"], TABLES[self._name]["audit"].replace("audit", "twice")
-        using = "delta" if self._name == "Delta Lake" else "iceberg"
-        spark.sql(f"CREATE TABLE {self.real(table)} (id BIGINT) USING {using}")
-        for _ in range(2):
-            spark.sql(f"INSERT INTO {self.real(table)} SELECT id FROM range(2)")
-        return int(spark.sql(f"SELECT * FROM {self.real(table)}").count())
-
 
 def main(name: str, jars: str, brokers: str, topic: str, folder: str) -> None:
     """Run the page three times."""
@@ -87,7 +78,6 @@ def main(name: str, jars: str, brokers: str, topic: str, folder: str) -> None:
     sink.mode("append").save()
     program.run()
     answer["later"] = program.tables()
-    answer["twice"] = program.append_twice()
     spark.stop()
     sys.stdout.write(json.dumps(answer))
 
