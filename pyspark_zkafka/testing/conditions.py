@@ -13,6 +13,9 @@ NO_JAVA = LocalClusterError.define("""NO_JAVA
     No Java was found in `JAVA_HOME` or on `PATH`. Install Java 17 or newer, or correct `JAVA_HOME`.""")
 JAVA_TOO_OLD = LocalClusterError.define("""JAVA_TOO_OLD
     The Java found is older than 17. Install Java 17, and set `JAVA_HOME` to it.""")
+NO_KEYTOOL = LocalClusterError.define("""NO_KEYTOOL
+    Java's `keytool`, which makes the certificate of a secure cluster, is missing or failed. Install a complete Java 17, or
+    start the cluster without `secure`.""")
 NO_IVY = LocalClusterError.define("""NO_IVY
     Spark's Ivy, which fetches Kafka's jars, is missing, or `ZKAFKA_IVY_SETTINGS` names no file. Install the full
     pyspark, or correct the variable.""")

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import javaproperties
+
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.testing.conditions import (
     BAD_CLUSTER,
@@ -46,7 +48,8 @@ _READY = "ready"
 class DetachedCluster:
     """The state of a running cluster.
 
-    `servers` maps a server's name to its port. `zookeeper_connect` is None in KRaft mode.
+    `servers` maps a server's name to its port. `zookeeper_connect` is None in KRaft mode. `command_config` is the file of
+    properties with which clients log in, None if no login is needed.
     """
 
     name: str
@@ -56,6 +59,7 @@ class DetachedCluster:
     bootstrap_servers: str
     folder: str
     servers: dict[str, int]
+    command_config: str | None = None
 
 
 def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> DetachedCluster:
@@ -197,7 +201,17 @@ def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
         bootstrap_servers=cluster.bootstrap_servers,
         folder=str(cluster.log(0).parent),
         servers=ports,
+        command_config=str(_write_client_properties(cluster)) if cluster.secure else None,
     )
+
+
+def _write_client_properties(cluster: LocalCluster) -> Path:
+    """Write what clients need to log in to a file of the cluster's private folder, which goes with the cluster."""
+    file = cluster.log(0).with_name("client.properties")
+    zookeeper = {} if cluster.is_kraft else {"zookeeper.connect": cluster.zookeeper_connect}
+    properties = {**cluster.client_properties, **zookeeper}
+    file.write_text(javaproperties.dumps(properties, timestamp=None), encoding="latin-1")
+    return file
 
 
 def _folder() -> Path:

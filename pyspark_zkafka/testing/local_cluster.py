@@ -50,6 +50,9 @@ class LocalCluster(ClusterServers):
     listeners : mapping, optional
         Listeners in addition to ``PLAINTEXT``, each with a free port on each broker: name to security protocol, e.g.
         ``{"SASL": "SASL_PLAINTEXT"}``. Set mechanisms, JAAS and key stores in `broker_config`.
+    secure : bool
+        A listener ``SECURE`` with TLS and a login by password (SCRAM), whose `client_properties` the cluster chooses. The
+        plain-text listener stays. For Kafka 2.7 or later, in KRaft mode 3.5.
     client_config : mapping, optional
         librdkafka's configuration for this class's own clients, if `broker_config` removes the plain-text listener.
     broker_heap_mb, zookeeper_heap_mb : int

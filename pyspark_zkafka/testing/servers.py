@@ -22,8 +22,9 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing import spec
+from pyspark_zkafka.testing import secure_listener, spec
 from pyspark_zkafka.testing.conditions import (
+    BAD_CLUSTER,
     NOT_READY,
     SERVER_DID_NOT_END,
     SERVER_NOT_RUNNING,
@@ -39,6 +40,7 @@ from pyspark_zkafka.testing.jars import (
     sharing_classes,
 )
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, ServerProcesses, Wait, unsettled
+from pyspark_zkafka.testing.secure_listener import SecureListener
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ClusterSpec, Server
 
 _EXIT_TIMEOUT_S = 60
@@ -68,6 +70,7 @@ class ClusterServers(ClusterSpec):
         self._cluster_id = secrets.token_urlsafe(16)  # of 16 bytes, without padding, as in Kafka
         self._processes = ServerProcesses()
         self._running: set[Server] = set()
+        self._secure_listener: SecureListener | None = None
 
     def adopt(self, processes: ServerProcesses, zookeeper_connect: str | None) -> None:
         """Use servers that already run."""
@@ -91,6 +94,16 @@ class ClusterServers(ClusterSpec):
     def running_broker_ids(self) -> list[int]:
         """The ids of the brokers that are neither stopped, killed nor paused, in order."""
         return [broker for broker in self.broker_ids if broker in self._running]
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """What a client needs to log in to the secure listener, with a password. Put ``kafka.`` before them in a job.
+
+        Raises `BAD_CLUSTER` if the cluster was not started with `secure`, or by another process.
+        """
+        if self._secure_listener is None:
+            raise BAD_CLUSTER("This cluster has no secure listener; start one with LocalCluster(secure=True)")
+        return self._secure_listener.client_properties(self.listener_servers(secure_listener.NAME))
 
     def listener_servers(self, listener: str) -> str:
         """Return the bootstrap servers of an additional listener."""
@@ -133,6 +146,8 @@ class ClusterServers(ClusterSpec):
         self._classpaths = {v: kafka_classpath(v) for v in self.jar_versions}
 
     def _start_servers(self, deadline: Wait) -> None:
+        if self.secure:
+            self._secure_listener = SecureListener.create(self._processes.folder, self._java)
         if self.is_kraft:
             files = [self._write_properties(node) for node in {*self.controller_ids, *self.broker_ids}]
             format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
@@ -144,6 +159,20 @@ class ClusterServers(ClusterSpec):
         for node in dict.fromkeys([*self.controller_ids, *self.broker_ids]):
             self._launch(node)
         self._wait_ready(deadline)
+        if self._secure_listener is not None:
+            with AdminClient(self._client_settings()) as admin:
+                self._secure_listener.add_user(admin, deadline.left_s)
+            self._wait_for_logins(deadline)
+
+    def _wait_for_logins(self, deadline: Wait) -> None:
+        """Wait until every broker knows the user of the secure listener."""
+        settings = {**self._client_settings(), **self.client_properties}
+        address = "bootstrap.servers"
+        each = {b: {**settings, address: self._bootstrap([b], secure_listener.NAME)} for b in self.running_broker_ids}
+        with closing(MetadataWatch(each)) as watch:
+            self._wait_for_brokers(
+                lambda: watch.uninformed(set()), "do not let the user of the secure listener log in", deadline
+            )
 
     def _launch(self, server: Server) -> None:
         file = self._write_properties(server)
@@ -165,6 +194,8 @@ class ClusterServers(ClusterSpec):
         else:
             connect = self.zookeeper_connect
         config = spec.server_properties(self, server, folder / name, partial(self.port, server), connect)
+        if self._secure_listener is not None and server in self.broker_ids:
+            config = {**self._secure_listener.broker_properties(), **config}
         file.write_text(javaproperties.dumps(config, timestamp=None), encoding="latin-1")
         return file
 

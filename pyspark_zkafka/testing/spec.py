@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from pyspark_zkafka.testing import secure_listener
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER, BAD_KAFKA_VERSION, NO_SUCH_SERVER, NO_ZOOKEEPER
 from pyspark_zkafka.testing.processes import LOOPBACK
 
@@ -22,6 +23,8 @@ Server: TypeAlias = int | str
 _FIRST_CONTROLLER = 3000
 _FIRST_KRAFT = (3, 3)
 """The first version with KRaft mode for production."""
+_FIRST_SECURE, _FIRST_SECURE_KRAFT = (2, 7), (3, 5)
+"""The first versions whose brokers create SCRAM users on request."""
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
@@ -39,6 +42,7 @@ class ClusterSpec:
     zookeeper_config: Mapping[str, str] | None = None
     racks: Sequence[str] | None = None
     listeners: Mapping[str, str] | None = None
+    secure: bool = False
     client_config: Mapping[str, str] | None = None
     broker_heap_mb: int = 320
     zookeeper_heap_mb: int = 128
@@ -56,6 +60,13 @@ class ClusterSpec:
             problems.append(f"racks has {len(self.racks)} entries for {self.brokers} brokers, and must have one for each")
         if self.listeners and version_tuple(self.kafka_version) < (0, 10, 2):
             problems.append(f"Kafka {self.kafka_version} has no named listeners, which listeners requests")
+        first_secure = _FIRST_SECURE_KRAFT if self.is_kraft else _FIRST_SECURE
+        if self.secure and version_tuple(self.kafka_version) < first_secure:
+            mode = "in KRaft mode" if self.is_kraft else "with ZooKeeper"
+            needed = ".".join(map(str, first_secure))
+            problems.append(f"Kafka {self.kafka_version} cannot be secure: {mode}, secure needs Kafka {needed}")
+        if self.secure and secure_listener.NAME in (self.listeners or {}):
+            problems.append(f"listeners has {secure_listener.NAME}, which is the name of the listener that secure adds")
         if self.is_kraft:
             if version_tuple(self.kafka_version) < _FIRST_KRAFT:
                 problems.append(
@@ -74,6 +85,11 @@ class ClusterSpec:
     def is_kraft(self) -> bool:
         """True if the cluster runs in KRaft mode, as Kafka 4 always does."""
         return self.kraft or self.controllers is not None or version_tuple(self.kafka_version) >= (4,)
+
+    @property
+    def client_protocols(self) -> dict[str, str]:
+        """The listeners for clients in addition to ``PLAINTEXT``: name to security protocol."""
+        return {**(self.listeners or {}), **({secure_listener.NAME: secure_listener.PROTOCOL} if self.secure else {})}
 
     @property
     def jar_versions(self) -> list[str]:
@@ -214,8 +230,8 @@ def broker_properties(
     here = f"PLAINTEXT://{LOOPBACK}:{port('')}"
     if version_tuple(spec.kafka_version) < (0, 9):
         addresses = {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port(""))}
-    elif spec.listeners:
-        addresses = client_listeners(spec.listeners, port)
+    elif spec.client_protocols:
+        addresses = client_listeners(spec.client_protocols, port)
     else:
         addresses = {"listeners": here, "advertised.listeners": here}
     return {
@@ -235,7 +251,7 @@ def node_properties(
 ) -> dict[str, str]:
     """Return the configuration of a node in KRaft mode: a broker, a controller, or both."""
     is_broker, is_controller = node in spec.broker_ids, node in spec.controller_ids
-    clients = client_listeners(spec.listeners or {}, port) if is_broker else {}
+    clients = client_listeners(spec.client_protocols, port) if is_broker else {}
     quorum = f"{CONTROLLER_LISTENER}://{LOOPBACK}:{port(CONTROLLER_LISTENER)}" if is_controller else ""
     security = (clients.get("listener.security.protocol.map"), f"{CONTROLLER_LISTENER}:PLAINTEXT")
     return {

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,6 +37,7 @@ def up(
     broker_config: Annotated[
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A property of the brokers; repeatable.")
     ] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="Add a listener with TLS and a login by password.")] = False,
     name: _Name = "default",
     as_json: _Json = False,
 ) -> None:
@@ -45,11 +47,14 @@ def up(
     """
     config = dict(parse_pairs(broker_config, "--config"))
     options = {"brokers": brokers, "kafka_version": tested_version(kafka_version), "broker_config": config}
-    options |= {"kraft": kraft, "controllers": controllers}
+    options |= {"kraft": kraft, "controllers": controllers, "secure": secure}
     cluster = bring_up(name, options)
     _show([cluster], as_json)
     if not as_json:  # what to try; later commands take the addresses from the environment
-        if cluster.zookeeper_connect is not None:
+        if cluster.command_config is not None:
+            typer.echo(f"\n{Path(cluster.command_config).read_text(encoding='latin-1')}")
+            typer.echo(f"export ZKAFKA_COMMAND_CONFIG={cluster.command_config}")
+        elif cluster.zookeeper_connect is not None:
             typer.echo(f"\nexport ZKAFKA_ZOOKEEPER={cluster.zookeeper_connect}")
         else:
             typer.echo(f"\nexport ZKAFKA_BOOTSTRAP_SERVER={cluster.bootstrap_servers}")
@@ -100,6 +105,8 @@ def _show(clusters: Iterable[DetachedCluster], as_json: bool) -> None:
         if cluster.zookeeper_connect is not None:
             typer.echo(f"zookeeper.connect       = {cluster.zookeeper_connect}")
         typer.echo(f"kafka.bootstrap.servers = {cluster.bootstrap_servers}")
+        if cluster.command_config is not None:
+            typer.echo(f"client properties       = {cluster.command_config}")
         typer.echo(f"data and logs           = {cluster.folder}")
 
 

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import javaproperties
 import pytest
 from typer.testing import CliRunner
 
-from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
 from pyspark_zkafka.testing import attach
 from pyspark_zkafka.tools import app
 from tests.support.eventually import eventually
 from tests.support.processes import alive
+from tests.support.security import read_values, write_values
 
 
 @pytest.fixture(autouse=True)
@@ -143,3 +145,27 @@ def test_command_failure(zkafka: Callable[..., subprocess.CompletedProcess[str]]
     assert "broker-0 ended with exit status 1" in done.stderr
     assert json.loads(zkafka("status", "--json").stdout) == []
     assert "NAME=VALUE" in zkafka("up", "--config", "nonsense").stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kafka", ["3.9.1", "4.3.1"])
+def test_secure(zkafka: Callable[..., subprocess.CompletedProcess[str]], kafka: str) -> None:
+    """``--secure`` prints the properties with which a job and the command log in, and a wrong password is refused."""
+    up = zkafka("up", "--brokers", "2", "--kafka", kafka, "--secure")
+    assert up.returncode == 0, up.stderr
+    (state,) = status()
+    file = Path(state["command_config"])
+    assert file.read_text() in up.stdout
+    assert f"export ZKAFKA_COMMAND_CONFIG={file}" in up.stdout
+    shown = CliRunner().invoke(app, ["topics", "create", "orders", "--command-config", str(file), "--yes"])
+    assert shown.exit_code == 0, shown.output
+    properties = javaproperties.loads(file.read_text())
+    assert properties["bootstrap.servers"] != state["bootstrap_servers"]
+    options = {f"kafka.{name}": value for name, value in properties.items() if name != "zookeeper.connect"}
+    write_values({**options, "topic": "orders"}, [b"1"])
+    assert read_values({**options, "subscribe": "orders"}) == [b"1"]
+    with pytest.raises(ZKafkaError, match=r"AUTHENTICATION|LOGIN|login"):
+        read_values({**options, "subscribe": "orders", "kafka.sasl.password": "wrong"})
+    assert properties["sasl.password"] not in zkafka("status").stdout
+    assert zkafka("down").returncode == 0
+    assert not file.exists()

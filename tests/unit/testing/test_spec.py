@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from pyspark_zkafka.testing.spec import (
     fill,
     jvm_command,
     kafka_jars,
+    node_properties,
     server_properties,
     voters,
     zookeeper_properties,
@@ -138,3 +140,27 @@ def test_nodes_of_kraft() -> None:
     assert roles(apart, 0) == ("broker", "PLAINTEXT://127.0.0.1:1")
     assert roles(apart, 3001) == ("controller", "CONTROLLER://127.0.0.1:2")
     assert voters(apart, lambda node: node) == "3000@127.0.0.1:3000,3001@127.0.0.1:3001"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        pytest.param(
+            {"kafka_version": "2.6.3"}, r"2\.6\.3 cannot be secure: with ZooKeeper, secure needs Kafka 2\.7", id="zookeeper"
+        ),
+        pytest.param({"kafka_version": "3.4.1", "kraft": True}, r"in KRaft mode, secure needs Kafka 3\.5", id="kraft"),
+        pytest.param({"listeners": {"SECURE": "SSL"}}, "listeners has SECURE", id="name is taken"),
+    ],
+)
+def test_clusters_that_cannot_be_secure(arguments: dict[str, Any], needed: str) -> None:
+    """A secure cluster needs brokers that create its user, and the name of its listener."""
+    with pytest.raises(LocalClusterError, match=needed):
+        ClusterSpec(secure=True, **arguments).check()
+
+
+def test_secure_listener() -> None:
+    """A secure cluster has one more listener with TLS and a login; brokers still use the plain-text one."""
+    spec = ClusterSpec(secure=True, listeners={"OTHER": "SSL"}, kafka_version="4.3.1")
+    config = node_properties(spec, 0, Path("/d"), lambda name: 1, "")
+    assert "PLAINTEXT:PLAINTEXT,OTHER:SSL,SECURE:SASL_SSL" in config["listener.security.protocol.map"]
+    assert config["inter.broker.listener.name"] == "PLAINTEXT"
