@@ -19,8 +19,8 @@ VERSIONS_DIFFER = errors.ZKafkaError.define("""VERSIONS_DIFFER
     Driver and executors have different builds of the package. Install the same one on all of them; see
     [Deploy](deploy.md#what-to-install).""")
 UNSUPPORTED_PYSPARK = errors.ZKafkaError.define("""UNSUPPORTED_PYSPARK
-    Spark is older than 4.0, lacks what an option needs, or is so new that its Python worker differs from the tested
-    versions. Use a version in [Compatibility](compatibility.md#versions-of-spark), or leave out the option.""")
+    Spark is older than 4.0, too old for an option (limits of micro-batches need 4.2), or newer than the tested versions.
+    Leave out the option, or use a [version that has it](compatibility.md#versions-of-spark).""")
 UNSUPPORTED_ENGINE = errors.ZKafkaError.define("""UNSUPPORTED_ENGINE
     The engine that runs the query is not Spark, and lacks what the query needs: Sail runs no streams of Python data
     sources, and gives tasks no identity for exactly-once writes. Run the query on Spark, or see [Sail](sail.md).""")

@@ -418,11 +418,19 @@ WRITING: tuple[Option, ...] = (
 """What to write, where to, and how safely."""
 
 TRIGGERS: tuple[Option, ...] = (
-    of_streams("maxOffsetsPerTrigger", integer(1, "records"), "Approximate maximum of records in a micro-batch."),
     of_streams(
-        "maxBytesPerTrigger", integer(1, "bytes"), "Estimated maximum of key, value and header bytes in a micro-batch."
+        "maxOffsetsPerTrigger", integer(1, "records"), "Approximate maximum of records in a micro-batch. Needs Spark 4.2."
     ),
-    of_streams("minOffsetsPerTrigger", integer(1, "records"), "Minimum number of new records before a micro-batch starts."),
+    of_streams(
+        "maxBytesPerTrigger",
+        integer(1, "bytes"),
+        "Estimated maximum of key, value and header bytes in a micro-batch. Needs Spark 4.2.",
+    ),
+    of_streams(
+        "minOffsetsPerTrigger",
+        integer(1, "records"),
+        "Minimum number of new records before a micro-batch starts. Needs Spark 4.2.",
+    ),
     of_streams("maxTriggerDelay", kinds.DURATION, "Maximum wait for minOffsetsPerTrigger.", "15m"),
 )
 """How much a micro-batch reads."""

@@ -58,7 +58,9 @@ _config.command("describe")(admin_config.describe)
 _config.command("set")(admin_config.set_)
 _config.command("delete")(admin_config.delete)
 
-_admin = typer.Typer(no_args_is_help=True, help="Reassign partitions, elect leaders, delete topics and configure them.")
+_admin = typer.Typer(
+    no_args_is_help=True, help="Through ZooKeeper: reassign partitions, elect leaders, and delete or configure topics."
+)
 _admin.command("show")(admin.show)
 _admin.command("reassign")(admin_reassign.reassign)
 _admin.command("elect")(admin.elect)
@@ -98,7 +100,7 @@ def _demo(
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to write and read.")] = 1_000_000,
     cores: Annotated[int, typer.Option(min=1, help="Number of cores that Spark may use.")] = 2,
 ) -> None:
-    """Write, read and stream on real clusters that are started for it: on Kafka 4, and in a group with ZooKeeper.
+    """Start local clusters, and write, read and stream on them: first with Kafka 4, then in a group in ZooKeeper.
 
     Example: zkafka demo --rows 100000
     """

@@ -54,8 +54,13 @@ T = TypeVar("T")
 
 WAIT_S = 600.0
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is done.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="The longest wait until it is done.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the controller.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", min=0, metavar="SECONDS", help="Longest wait for the controller. The operation continues afterwards."
+    ),
+]
 
 _POLL_S = 0.5
 _UNDER_WAY = (*view_columns("admin"), *columns("isr in_sync", right="in_sync"))

@@ -46,7 +46,10 @@ class Move:
 def reassign(
     target: Target,
     reassignment_json_file: Annotated[
-        Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="As kafka-reassign-partitions takes it.")
+        Path | None,
+        typer.Option(
+            "--reassignment-json-file", metavar="FILE", help="The moves, in the JSON format of kafka-reassign-partitions."
+        ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Start the reassignment; the default.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Only show whether the reassignment is done.")] = False,

@@ -41,7 +41,9 @@ app = typer.Typer(no_args_is_help=True, help="Show the checkpoints of streaming 
 
 _As = Annotated[
     Literal["starting-offsets"] | None,
-    typer.Option("--as", help="Write the option startingOffsets of a query that takes over, for zkafka or Spark's kafka."),
+    typer.Option(
+        "--as", help="Print the positions as startingOffsets for a query that takes over, of zkafka or Spark's kafka."
+    ),
 ]
 
 

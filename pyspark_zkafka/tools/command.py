@@ -176,12 +176,22 @@ def _target(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     zookeeper: Annotated[
         str | None,
-        typer.Option("--zookeeper", envvar="ZKAFKA_ZOOKEEPER", metavar="HOST:PORT[,...][/CHROOT]", rich_help_panel=_PANEL),
+        typer.Option(
+            "--zookeeper",
+            envvar="ZKAFKA_ZOOKEEPER",
+            metavar="HOST:PORT[,...][/CHROOT]",
+            help="ZooKeeper's servers and the cluster's chroot. The brokers are found there.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None,
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap-server", envvar="ZKAFKA_BOOTSTRAP_SERVER", metavar="HOST:PORT[,...]", rich_help_panel=_PANEL
+            "--bootstrap-server",
+            envvar="ZKAFKA_BOOTSTRAP_SERVER",
+            metavar="HOST:PORT[,...]",
+            help="Brokers to connect to first. Enough alone, except for admin, groups import and groups migrate.",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     command_config: Annotated[
@@ -190,13 +200,16 @@ def _target(
             "--command-config",
             envvar="ZKAFKA_COMMAND_CONFIG",
             metavar="FILE",
-            help="Properties for security, as Kafka's tools take them; zookeeper.* too. Values may be ${env:NAME}, "
-            "${file:PATH} or ${prompt:TEXT}.",
+            help="File of connection and security properties, as for Kafka's own tools. It may also hold zookeeper.* "
+            "properties. Values may be ${env:NAME}, ${file:PATH} or ${prompt:TEXT}.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Write JSON: a list, or one object a line.", rich_help_panel=_PANEL)
+        bool,
+        typer.Option(
+            "--json", help="Write JSON: one list, or with topics tail one object per line.", rich_help_panel=_PANEL
+        ),
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)

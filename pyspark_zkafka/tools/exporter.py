@@ -30,11 +30,20 @@ def exporter(
     listen_address: Annotated[
         str, typer.Option(metavar="[HOST]:PORT", help="Where to serve /metrics; without a host, on all addresses.")
     ] = ":9308",
-    topic_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only topics with a match in their name.")] = "",
-    group_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only groups with a match in their name.")] = "",
+    topic_filter: Annotated[
+        str, typer.Option(metavar="REGEX", help="Export only topics whose name contains a match.")
+    ] = "",
+    group_filter: Annotated[
+        str, typer.Option(metavar="REGEX", help="Export only groups whose name contains a match.")
+    ] = "",
     timeout: Annotated[
         float,
-        typer.Option(min=1, max=MOST_SECONDS, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's."),
+        typer.Option(
+            min=1,
+            max=MOST_SECONDS,
+            metavar="SECONDS",
+            help="Time limit of a scrape. Keep it below Prometheus's scrape_timeout.",
+        ),
     ] = 8.0,
     storage: StorageOption = None,
 ) -> None:

@@ -35,7 +35,7 @@ def delete(
     target: Target,
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="The groups.", show_default=False)],
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="T", help="Delete the groups' owners and offsets of one topic alone.")
+        str | None, typer.Option("--topic", metavar="T", help="Delete only the groups' owners and offsets of this topic.")
     ] = None,
 ) -> None:
     """Delete groups, with their offsets, from ZooKeeper; offsets in Kafka stay. Without ZooKeeper, delete them from Kafka.

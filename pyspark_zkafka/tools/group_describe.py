@@ -74,7 +74,7 @@ def list_(
     target: Target,
     storage: StorageOption = None,
     lag: Annotated[
-        bool, typer.Option("--lag", help="Also show the lag of each group; asks the leaders of its partitions.")
+        bool, typer.Option("--lag", help="Also show the lag of each group. This asks the leaders of its partitions.")
     ] = False,
 ) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
@@ -231,7 +231,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
 
 @reads_cluster
 def members(target: Target, groups: Groups = None, all_groups: AllGroups = False) -> None:
-    """List the members of groups: threads by topic or regex, the partitions that they own, and when they registered.
+    """List the members of groups, with their threads for each topic or regex, their partitions, and when they registered.
 
     Without ZooKeeper, list the members of groups in Kafka, with their clients and hosts.
 

@@ -45,14 +45,16 @@ _Format = Annotated[
     Literal["zk", "csv"],
     typer.Option(
         "--format",
-        help="zk: lines of znodes and offsets, as ExportZkOffsets writes; csv: lines TOPIC,PARTITION,OFFSET, with GROUP "
-        "first for several groups, as kafka-consumer-groups --export writes.",
+        help="zk: znodes and offsets, as ExportZkOffsets writes them. csv: lines TOPIC,PARTITION,OFFSET, with GROUP first "
+        "if there are several groups, as kafka-consumer-groups --export writes them.",
     ),
 ]
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The file; - for the standard input.", show_default=False)]
-_Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The group of lines TOPIC,PARTITION,OFFSET.")]
+_Group = Annotated[
+    str | None, typer.Option("--group", metavar="GROUP", help="The group, if the lines are TOPIC,PARTITION,OFFSET.")
+]
 _Unchecked = Annotated[
-    bool, typer.Option("--unchecked", help="Write offsets outside of the logs, and of unknown partitions, as they are.")
+    bool, typer.Option("--unchecked", help="Write offsets outside the logs, and offsets of unknown partitions, unchanged.")
 ]
 
 
@@ -60,7 +62,7 @@ _Unchecked = Annotated[
 def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups = False, format: _Format = "zk") -> None:
     """Write the offsets that groups have in ZooKeeper, to keep them or to import them elsewhere.
 
-    Without ZooKeeper, their offsets in Kafka. What cannot be read is reported, and the exit status is 1.
+    Without ZooKeeper, the command writes their offsets in Kafka. What cannot be read is reported, and the exit status is 1.
 
     Example: zkafka groups export billing > billing.offsets
     """

@@ -227,14 +227,19 @@ def migrate(
     ] = False,
     verify: _Verify = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
+        bool,
+        typer.Option(
+            "--force", help="Also lower offsets in the target, and replace unreadable ones and those of deleted topics."
+        ),
     ] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two comparisons.")
     ] = 1.0,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")] = 600.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="With --live: time limit for each group, in seconds.")
+    ] = 600.0,
 ) -> None:
-    """Copy groups' offsets from ZooKeeper to Kafka, or back; never backwards without --force.
+    """Copy offsets of groups from ZooKeeper to Kafka, or from Kafka to ZooKeeper. Without --force, no offset is lowered.
 
     Run it again at any time: equal offsets are left alone. Both stores are compared afterwards. The exit status is 1
     unless every group could be copied, and the stores agree on every partition that exists.

@@ -289,25 +289,35 @@ def reset_offsets(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with an offset of the group.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All partitions for which the group has an offset.")
+    ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the earliest offset.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset, else to the latest.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Keep committed offsets; use the latest where there is none.")
+    ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="To an offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="By a number of offsets, negative for back.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Move by N offsets; a negative N moves back.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of at most that age.")
+        str | None,
+        typer.Option(
+            "--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this duration."
+        ),
     ] = None,
     to_datetime: Annotated[
         str | None,
         typer.Option(
-            "--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="To the first record at or after a time, in UTC."
+            "--to-datetime",
+            metavar="YYYY-MM-DDTHH:mm:SS.sss",
+            help="To the first record at or after this time, which is in UTC without a zone.",
         ),
     ] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", metavar="CSV", help="To the offsets in lines TOPIC,PARTITION,OFFSET.")
+        Path | None,
+        typer.Option("--from-file", metavar="CSV", help="To the offsets in a file with lines TOPIC,PARTITION,OFFSET."),
     ] = None,
     offsets_storage: Annotated[
         OffsetsStorage | None,

@@ -43,7 +43,7 @@ _JSON_ONLY = columns("owner expected_owner")  # people read them in `found`
 _PAUSE_S = 1.0
 
 _Timeout = Annotated[
-    float, typer.Option(min=0.0, metavar="S", help="Verify again for up to this many seconds while a problem is found.")
+    float, typer.Option(min=0.0, metavar="S", help="While problems remain, verify again for up to this many seconds.")
 ]
 
 

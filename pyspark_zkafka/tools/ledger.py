@@ -194,7 +194,7 @@ def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = Fal
 @app.command("list")
 @reads_cluster
 def list_(target: Target) -> None:
-    """List the queries with a ledger: topics, slots, and the number and rows of the last micro-batch.
+    """List the queries that have a ledger, with their topics and slots, and the number and rows of the last micro-batch.
 
     Example: zkafka ledger list --bootstrap-server broker1:9092
     """
@@ -240,14 +240,16 @@ def delete(
     ] = None,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="DURATION", help="All whose newest entry is older, for example 7d or 12h."),
+        typer.Option(
+            "--older-than", metavar="DURATION", help="Ledgers whose newest entry is older than this, such as 7d or 12h."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Delete ledgers of queries that may be running, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also delete ledgers of queries that may be running.")] = False,
 ) -> None:
     """Delete the ledgers of queries that will not be started again.
 
-    A micro-batch that is replayed afterwards is written again. Ledgers that were written within the last minute are
-    refused without --force.
+    If a query repeats a micro-batch afterwards, it writes the rows again. Ledgers that were written within the last
+    minute are refused without --force.
 
     Example: zkafka ledger delete --older-than 7d --dry-run --bootstrap-server broker1:9092
     """

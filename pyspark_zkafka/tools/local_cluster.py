@@ -28,20 +28,24 @@ _CONNECT_TIMEOUT_S = 1.0
 def up(
     brokers: Annotated[int, typer.Option(min=1, help="Number of brokers.")] = 3,
     kafka_version: Annotated[
-        str, typer.Option("--kafka-version", "--kafka", help="Kafka's version, 0.8.2.2 to 4.3.1; 4 is the last of them.")
+        str, typer.Option("--kafka-version", "--kafka", help="Kafka's version, from 0.8.2.2 to 4.3.1; 4 means 4.3.1.")
     ] = "3.9.1",
-    kraft: Annotated[bool, typer.Option("--kraft", help="KRaft mode, from Kafka 3.3 on; Kafka 4 has no other.")] = False,
+    kraft: Annotated[
+        bool, typer.Option("--kraft", help="KRaft instead of ZooKeeper, from Kafka 3.3 on; Kafka 4 always has it.")
+    ] = False,
     controllers: Annotated[
-        int | None, typer.Option(min=1, help="KRaft's controllers as nodes of their own.", show_default="the brokers")
+        int | None, typer.Option(min=1, help="Number of separate KRaft controllers.", show_default="the brokers")
     ] = None,
     broker_config: Annotated[
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A property of the brokers; repeatable.")
     ] = None,
-    secure: Annotated[bool, typer.Option("--secure", help="Add a listener with TLS and a login by password.")] = False,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Add a listener with TLS and password login, and print its client properties.")
+    ] = False,
     name: _Name = "default",
     as_json: _Json = False,
 ) -> None:
-    """Start a cluster that runs until `down`; ready when this returns.
+    """Start a cluster that runs until `zkafka cluster down`. It is ready when the command returns.
 
     Example: zkafka cluster up --brokers 1 --kafka-version 1.1.1
     """

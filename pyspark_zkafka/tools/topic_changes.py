@@ -51,7 +51,7 @@ def create(
             min=1,
             max=_MOST_REPLICAS,
             metavar="N",
-            help="The replicas of each; by default, the brokers' default.replication.factor.",
+            help="The number of replicas of each partition; by default, the brokers' default.replication.factor.",
         ),
     ] = None,
     config: Annotated[
@@ -82,7 +82,7 @@ def create(
 
 @changes_cluster
 def alter(target: Target, topic: Topic, partitions: _MorePartitions) -> None:
-    """Add partitions to a topic. Records of a key may then be in another partition than before.
+    """Add partitions to a topic. New records of a key may then go to a different partition.
 
     Example: zkafka topics alter orders --partitions 24 --bootstrap-server broker1:9092
     """

@@ -59,7 +59,12 @@ _MISSING_S = 5.0
 _GROUP = "zkafka-tail"  # brokers see it, but no group is joined
 _FROM_FORM = 'earliest, latest, latest-10, earliest+10, an offset, a time such as 2026-01-31T10:00:00Z, or "10 minutes ago"'
 _From = Annotated[
-    str, typer.Option("--from", metavar="START", help="Where to start: earliest, latest, latest-10, an offset, or a time.")
+    str,
+    typer.Option(
+        "--from",
+        metavar="START",
+        help='Where to start: earliest, earliest+10, latest, latest-10, an offset, an ISO time, or "10 minutes ago".',
+    ),
 ]
 
 _INPUT_BYTES = 1024 * 1024
@@ -85,18 +90,22 @@ def tail(
         list[int] | None, typer.Option("--partition", min=0, metavar="N", help="A partition; repeatable; all by default.")
     ] = None,
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after this many records.")] = None,
-    until_end: Annotated[bool, typer.Option("--exit", help="End at the ends that the logs have now.")] = False,
+    until_end: Annotated[bool, typer.Option("--exit", help="Stop at the current ends of the logs.")] = False,
     key: Annotated[bool, typer.Option("--key", help="Write the key and a tab before the value.")] = False,
-    meta: Annotated[bool, typer.Option("--meta", help="Write partition, offset, time and headers before them.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="JSON has all fields, an object on each line.")] = "text",
+    meta: Annotated[
+        bool, typer.Option("--meta", help="Write partition, offset, time and headers before each record.")
+    ] = False,
+    form: Annotated[Format, typer.Option("--format", help="json writes all fields, one object per line.")] = "text",
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", metavar="NAME=VALUE", help="An option of a read for decoding, e.g. value.format=avro; repeatable."
+            "--option",
+            metavar="NAME=VALUE",
+            help="A read option that decodes records, such as value.format=avro; repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Write a topic's records, one on each line, until Ctrl-C. Joins no group, and commits nothing.
+    """Write a topic's records, one on each line, until Ctrl-C. The command joins no group and commits nothing.
 
     Examples: zkafka topics tail orders --from "10 minutes ago" --format json;
     zkafka topics tail orders --from earliest --exit --key;
@@ -372,10 +381,14 @@ def produce(
         typer.Option(min=0, max=2**31 - 1, metavar="N", help="The partition; by default, as Java's producer chooses it."),
     ] = None,
     empty_as_null: Annotated[
-        bool, typer.Option("--empty-as-null", help="An empty key or value is null; a null value deletes its key.")
+        bool,
+        typer.Option(
+            "--empty-as-null",
+            help="Write empty keys and values as null. In a compacted topic, a null value deletes its key.",
+        ),
     ] = False,
 ) -> None:
-    """Write each line of the standard input as a record, until its end or Ctrl-C, which drops an unfinished line.
+    """Write each line of standard input as a record, until the input ends or Ctrl-C, which drops an unfinished line.
 
     Example: printf 'k1=a\\nk2=b\\n' | zkafka topics produce orders --key-separator = --header source=cli
     """

@@ -21,14 +21,16 @@ _PLAN = view_columns("plan", spark_partition="TASK")
 _NO_TOPIC, _NOT_IN_STATE = "There is no topic.", "No partition is in this state."
 
 _Internal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out topics such as __consumer_offsets.")]
-_UnderReplicated = Annotated[bool, typer.Option("--under-replicated", help="Only partitions whose ISR lacks a replica.")]
+_UnderReplicated = Annotated[
+    bool, typer.Option("--under-replicated", help="Show only partitions with a replica outside the ISR.")
+]
 _Topic = Annotated[list[str] | None, typer.Option("--topic", help="A topic to read; repeatable.")]
 _Pattern = Annotated[
-    str | None, typer.Option("--pattern", metavar="REGEX", help="Read the topics whose whole name matches.")
+    str | None, typer.Option("--pattern", metavar="REGEX", help="Read the topics whose whole name matches this regex.")
 ]
 _Options = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="An option of the read, see docs/options.md; repeatable."),
+    typer.Option("--option", metavar="NAME=VALUE", help="A read option, such as minPartitions=16; repeatable."),
 ]
 
 
@@ -120,7 +122,7 @@ def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool
 
 @reads_cluster
 def plan(target: Target, topic: _Topic = None, pattern: _Pattern = None, option: _Options = None) -> None:
-    """Show the ranges of offsets that a batch read would read, and the Spark task of each.
+    """Show the offset ranges of a batch read, and the Spark task for each. No record is read.
 
     Example: zkafka plan --topic orders --option minPartitions=16 --zookeeper zk1:2181/kafka
     """
