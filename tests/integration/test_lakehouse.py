@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.testing import cache_folder, fetch_jars
+from pyspark_zkafka.testing import fetch_jars
 from tests.support.documentation import ROOT, blocks
+from tests.support.older_pyspark import with_pyspark
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -29,21 +28,6 @@ SPARK = "4.1.4"
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 
-@pytest.fixture(scope="module")
-def older_pyspark() -> Path:
-    """The folder of an older pyspark, which precedes the installed one on PYTHONPATH. Installed once, into the cache."""
-    folder = cache_folder() / f"pyspark-{SPARK}"
-    if not folder.is_dir():
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".partial-pyspark-") as partial:
-            made = Path(partial) / "made"
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(made)]
-            done = subprocess.run([*pip, f"pyspark=={SPARK}"], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stdout + done.stderr
-            made.rename(folder)
-    return folder
-
-
 def coordinates(group: str) -> str:
     """Return the coordinates of a format's jar in the page's settings of the session."""
     (found,) = {c for block in blocks(PAGE) for c in re.findall(rf'"({re.escape(group)}:[^"]+)"', block.text)}
@@ -54,7 +38,6 @@ def coordinates(group: str) -> str:
 def test_a_repeated_micro_batch(
     name: str,
     group: str,
-    older_pyspark: Path,
     zkafka_cluster: LocalCluster,
     new_topic: Callable[..., str],
     tmp_path: Path,
@@ -64,12 +47,7 @@ def test_a_repeated_micro_batch(
     records = [("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", None), (None, "9")]
     zkafka_cluster.produce(topic, [{"key": key, "value": value, "partition": key == "c"} for key, value in records])
     jars = ",".join(map(str, fetch_jars(coordinates(group))))
-    environ = {
-        **os.environ,
-        "PYTHONPATH": f"{older_pyspark}{os.pathsep}{ROOT}",
-        "SPARK_HOME": str(older_pyspark / "pyspark"),
-        "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
-    }
+    environ = {**with_pyspark(SPARK), "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell"}
     command = [sys.executable, str(DRIVER), name, jars, zkafka_cluster.bootstrap_servers, topic, str(tmp_path)]
     done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
