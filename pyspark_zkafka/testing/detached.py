@@ -61,6 +61,13 @@ class DetachedCluster:
     servers: dict[str, int]
     command_config: str | None = None
 
+    def client_properties(self) -> dict[str, str]:
+        """Return what a client needs to log in; empty if no login is needed."""
+        if self.command_config is None:
+            return {}
+        properties: dict[str, str] = javaproperties.loads(Path(self.command_config).read_text(encoding="latin-1"))
+        return {name: value for name, value in properties.items() if not name.startswith("zookeeper.")}
+
 
 def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> DetachedCluster:
     """Start a cluster that runs until `bring_down`. Blocks until its jars are fetched and it is ready.
@@ -72,8 +79,10 @@ def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> De
     if _state(name) is not None:
         reason = f"A local cluster named {name!r} is running; run `zkafka cluster down` first, or choose another name"
         raise CLUSTER_ALREADY_UP(reason)
+    spec = ClusterSpec(**options)
+    spec.check()
     find_java()
-    for version in ClusterSpec(**options).jar_versions:
+    for version in spec.jar_versions:
         kafka_classpath(version)  # in this process, to show the progress at the terminal
     done = subprocess.run(
         [sys.executable, "-m", "pyspark_zkafka.testing.detached", name, json.dumps(options), str(owner or "")],
@@ -111,8 +120,10 @@ def attach(name: str = "default") -> LocalCluster:
         kafka_version=state.kafka_version,
         kraft=ZOOKEEPER not in kinds,
         controllers=kinds.count("controller") or None,
+        secure=state.command_config is not None,
     )
-    cluster.adopt(ForeignProcesses(state.name, Path(state.folder), state.servers), state.zookeeper_connect)
+    processes = ForeignProcesses(state.name, Path(state.folder), state.servers)
+    cluster.adopt(processes, state.zookeeper_connect, state.client_properties())
     return cluster
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from pyspark_zkafka.testing.conditions import NO_KEYTOOL
+from pyspark_zkafka.testing.conditions import NO_KEYTOOL, NOT_READY
 from pyspark_zkafka.testing.processes import LOOPBACK
 
 NAME = "SECURE"
@@ -22,6 +24,7 @@ _USER = "alice"
 _ALIAS = "broker"
 _PASSWORD_VARIABLE = "KEY_STORE_PASSWORD"
 _TIMEOUT_S = 60
+_REMEDY = "install a complete Java 17, or start the cluster without secure"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class SecureListener:
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": str(self._key_store),
             "ssl.keystore.password": self.password,
+            "ssl.key.password": self.password,  # otherwise that of another listener's key is taken
             "sasl.enabled.mechanisms": _MECHANISM,
             f"{_MECHANISM.lower()}.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
         }
@@ -66,10 +70,17 @@ class SecureListener:
         }
 
     def add_user(self, admin: AdminClient, timeout_s: float) -> None:
-        """Create the user. Brokers know it some time later."""
+        """Create the user, which brokers know some time later. Raises `NOT_READY`."""
         credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, _ITERATIONS)
         change = UserScramCredentialUpsertion(_USER, credentials, self.password.encode())
-        admin.alter_user_scram_credentials([change])[_USER].result(timeout_s)
+        try:
+            admin.alter_user_scram_credentials([change])[_USER].result(timeout_s)
+        except (KafkaException, FutureTimeoutError) as exc:
+            why = str(exc) or f"no answer in {timeout_s:.0f} s"
+            raise NOT_READY(
+                f"The brokers did not create the user of the secure listener: {why}; raise startup_timeout_s on a slow or "
+                "busy machine"
+            ) from exc
 
     @property
     def _key_store(self) -> Path:
@@ -88,6 +99,8 @@ class SecureListener:
             )  # fmt: skip
         except subprocess.CalledProcessError as exc:
             output = (exc.stdout + exc.stderr).strip()
-            raise NO_KEYTOOL(f"{tool} ended with {exc.returncode}; its output is\n{output}") from None
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            raise NO_KEYTOOL(f"{tool} did not run: {exc}; install a complete Java 17, or start without secure") from exc
+            raise NO_KEYTOOL(f"{tool} ended with {exc.returncode}; {_REMEDY}; its output is\n{output}") from None
+        except OSError as exc:
+            raise NO_KEYTOOL(f"{tool} did not run: {exc.strerror}; {_REMEDY}") from exc
+        except subprocess.TimeoutExpired as exc:
+            raise NO_KEYTOOL(f"{tool} did not end within {_TIMEOUT_S} s; {_REMEDY}") from exc

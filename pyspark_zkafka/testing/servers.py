@@ -71,10 +71,12 @@ class ClusterServers(ClusterSpec):
         self._processes = ServerProcesses()
         self._running: set[Server] = set()
         self._secure_listener: SecureListener | None = None
+        self._client_properties: dict[str, str] = {}
 
-    def adopt(self, processes: ServerProcesses, zookeeper_connect: str | None) -> None:
+    def adopt(self, processes: ServerProcesses, zookeeper_connect: str | None, client_properties: dict[str, str]) -> None:
         """Use servers that already run."""
         self._processes = processes
+        self._client_properties = client_properties
         self._running = {*self.broker_ids, *self.controller_ids}
         if zookeeper_connect is not None:
             self._running.add(ZOOKEEPER)
@@ -99,11 +101,12 @@ class ClusterServers(ClusterSpec):
     def client_properties(self) -> dict[str, str]:
         """What a client needs to log in to the secure listener, with a password. Put ``kafka.`` before them in a job.
 
-        Raises `BAD_CLUSTER` if the cluster was not started with `secure`, or by another process.
+        Raises `BAD_CLUSTER` if the cluster is not `secure`, and `CLUSTER_NOT_RUNNING`.
         """
-        if self._secure_listener is None:
+        if not self.secure:
             raise BAD_CLUSTER("This cluster has no secure listener; start one with LocalCluster(secure=True)")
-        return self._secure_listener.client_properties(self.listener_servers(secure_listener.NAME))
+        _ = self._processes.folder  # raises CLUSTER_NOT_RUNNING before the start and after the end
+        return dict(self._client_properties)
 
     def listener_servers(self, listener: str) -> str:
         """Return the bootstrap servers of an additional listener."""
@@ -148,6 +151,7 @@ class ClusterServers(ClusterSpec):
     def _start_servers(self, deadline: Wait) -> None:
         if self.secure:
             self._secure_listener = SecureListener.create(self._processes.folder, self._java)
+            self._client_properties = self._secure_listener.client_properties(self.listener_servers(secure_listener.NAME))
         if self.is_kraft:
             files = [self._write_properties(node) for node in {*self.controller_ids, *self.broker_ids}]
             format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)

@@ -65,7 +65,8 @@ class ClusterSpec:
             mode = "in KRaft mode" if self.is_kraft else "with ZooKeeper"
             needed = ".".join(map(str, first_secure))
             problems.append(f"Kafka {self.kafka_version} cannot be secure: {mode}, secure needs Kafka {needed}")
-        if self.secure and secure_listener.NAME in (self.listeners or {}):
+        names = {name.upper() for name in self.listeners or {}}  # Kafka ignores the case
+        if self.secure and secure_listener.NAME in names:
             problems.append(f"listeners has {secure_listener.NAME}, which is the name of the listener that secure adds")
         if self.is_kraft:
             if version_tuple(self.kafka_version) < _FIRST_KRAFT:
@@ -76,7 +77,7 @@ class ClusterSpec:
                 problems.append(f"controllers is {self.controllers}, and must be 1 or more, or None for combined nodes")
             if self.zookeeper_config:
                 problems.append("zookeeper_config is set, and a cluster in KRaft mode has no ZooKeeper")
-            if CONTROLLER_LISTENER in (self.listeners or {}):
+            if CONTROLLER_LISTENER in names:
                 problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' listener")
         if problems:
             raise BAD_CLUSTER("; ".join(problems))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -56,8 +56,10 @@ def up(
     _show([cluster], as_json)
     if not as_json:  # what to try; later commands take the addresses from the environment
         if cluster.command_config is not None:
-            typer.echo(f"\n{Path(cluster.command_config).read_text(encoding='latin-1')}")
-            typer.echo(f"export ZKAFKA_COMMAND_CONFIG={cluster.command_config}")
+            typer.echo()
+            for property_name, value in cluster.client_properties().items():
+                typer.echo(f"{property_name}={value}")
+            typer.echo(f"\nexport ZKAFKA_COMMAND_CONFIG={shlex.quote(cluster.command_config)}")
         elif cluster.zookeeper_connect is not None:
             typer.echo(f"\nexport ZKAFKA_ZOOKEEPER={cluster.zookeeper_connect}")
         else:

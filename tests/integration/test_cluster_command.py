@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import javaproperties
 import pytest
 from typer.testing import CliRunner
 
@@ -155,13 +155,14 @@ def test_secure(zkafka: Callable[..., subprocess.CompletedProcess[str]], kafka: 
     assert up.returncode == 0, up.stderr
     (state,) = status()
     file = Path(state["command_config"])
-    assert file.read_text() in up.stdout
     assert f"export ZKAFKA_COMMAND_CONFIG={file}" in up.stdout
     shown = CliRunner().invoke(app, ["topics", "create", "orders", "--command-config", str(file), "--yes"])
     assert shown.exit_code == 0, shown.output
-    properties = javaproperties.loads(file.read_text())
+    printed = [line.partition("=") for line in up.stdout.splitlines() if not line.startswith("export ")]
+    properties = {name: value for name, _, value in printed if re.fullmatch(r"[a-z.]+", name)}
+    assert attach().client_properties == properties
     assert properties["bootstrap.servers"] != state["bootstrap_servers"]
-    options = {f"kafka.{name}": value for name, value in properties.items() if name != "zookeeper.connect"}
+    options = {f"kafka.{name}": value for name, value in properties.items()}
     write_values({**options, "topic": "orders"}, [b"1"])
     assert read_values({**options, "subscribe": "orders"}) == [b"1"]
     with pytest.raises(ZKafkaError, match=r"AUTHENTICATION|LOGIN|login"):

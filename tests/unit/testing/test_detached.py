@@ -77,3 +77,10 @@ def test_jars(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], fetched:
     with pytest.raises(LocalClusterError, match="CLUSTER_NOT_UP"):
         bring_up("a", options)
     assert found == fetched
+
+
+def test_impossible_clusters_are_refused_at_once(folder: Path) -> None:
+    """A cluster that cannot be started is refused before jars are fetched, and no daemon is started."""
+    with pytest.raises(LocalClusterError, match=r"^\[BAD_CLUSTER\] Kafka 2\.6\.3 cannot be secure"):
+        bring_up("a", {"kafka_version": "2.6.3", "secure": True})
+    assert list(folder.iterdir()) == []

@@ -40,3 +40,11 @@ def test_not_running() -> None:
         _ = cluster.bootstrap_servers
     with pytest.raises(LocalClusterError, match="CLUSTER_NOT_RUNNING"):
         cluster.create_topic("orders")
+
+
+def test_properties_of_a_login() -> None:
+    """Only a secure cluster that runs has properties of a login."""
+    with pytest.raises(LocalClusterError, match=r"BAD_CLUSTER.*secure=True"):
+        _ = LocalCluster().client_properties
+    with pytest.raises(LocalClusterError, match="CLUSTER_NOT_RUNNING"):
+        _ = LocalCluster(secure=True).client_properties

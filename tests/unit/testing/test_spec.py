@@ -149,7 +149,7 @@ def test_nodes_of_kraft() -> None:
             {"kafka_version": "2.6.3"}, r"2\.6\.3 cannot be secure: with ZooKeeper, secure needs Kafka 2\.7", id="zookeeper"
         ),
         pytest.param({"kafka_version": "3.4.1", "kraft": True}, r"in KRaft mode, secure needs Kafka 3\.5", id="kraft"),
-        pytest.param({"listeners": {"SECURE": "SSL"}}, "listeners has SECURE", id="name is taken"),
+        pytest.param({"listeners": {"secure": "SSL"}}, "listeners has SECURE", id="name is taken"),
     ],
 )
 def test_clusters_that_cannot_be_secure(arguments: dict[str, Any], needed: str) -> None:
