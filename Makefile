@@ -32,7 +32,7 @@ export ZKAFKA_CLUSTER_DATA := /dev/shm
 endif
 endif
 
-.PHONY: demo test test-all test-sail mutants matrix simulate soak soak-planner use bench check audit docs site notebooks format dist clean
+.PHONY: demo test test-all test-sail mutants matrix versions simulate soak soak-planner use bench check audit docs site notebooks format dist clean
 
 demo: $(DEMO_READY)
 	$(BIN)/zkafka demo
@@ -66,6 +66,11 @@ mutants: $(RELEASE_READY)
 # runs a part of each session.
 matrix: $(RELEASE_READY)
 	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/nox $(NOX_ARGS) $(if $(SHARD),-- --zkafka-shard $(SHARD))
+
+# Reads, writes, groups and exactly-once writes on each version of the brokers, with each engine. The first run fetches older
+# pysparks and Kafkas. VERSIONS_ARGS="--kafka 4.3.1 --engine sail" for some, "--file versions.json" to add to an earlier run.
+versions: $(READY) $(SAIL_READY)
+	$(BIN)/python -m tests.versions $(VERSIONS_ARGS)
 
 # SCHEDULES random schedules of each kind of group, by name and by pattern, and of writes. A failing one is shortened.
 simulate: $(READY)
