@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from benchmarks import arrow_path, plain
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 READS = frozenset({"read", "value", "group"})
 WRITES = frozenset({"write", "write-nokey"})
-STREAMS = frozenset({"stream20", "stream-tiny"})
+STREAMS = frozenset({"stream20", "stream-tiny", "stream-wide"})
 COPIES = frozenset({"copy"})
 
 JVM_READ = {
@@ -66,6 +66,10 @@ class Engine:
         """Write a frame's rows to a topic. Returns once all are acknowledged."""
         raise NotImplementedError
 
+    def compressing(self, codec: str) -> Engine:
+        """Return the engine with a codec for its writes, or as it is if it writes nothing to a topic."""
+        return self
+
     def start_write(self, bench: Bench, stream: DataFrame, topic: str, checkpoint: str) -> StreamingQuery:
         """Start to write a stream's rows to a topic, up to the current ends of its source."""
         raise NotImplementedError
@@ -106,6 +110,9 @@ class SourceEngine(Engine):
         if self.is_transactional:
             options |= {"writerName": uuid.uuid4().hex, "batchId": "0"}
         frame.write.format(self.format).options(**options).mode("append").save()
+
+    def compressing(self, codec: str) -> SourceEngine:
+        return replace(self, write_options={**self.write_options, "kafka.compression.type": codec})
 
     def start_write(self, bench: Bench, stream: DataFrame, topic: str, checkpoint: str) -> StreamingQuery:
         options = {**self._connection(bench), **self.write_options, "topic": topic, "checkpointLocation": checkpoint}

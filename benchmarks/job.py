@@ -20,7 +20,7 @@ from benchmarks.cluster import BenchCluster, running
 from benchmarks.engines import ENGINES, Engine
 from benchmarks.results import EITHER, Round
 from benchmarks.session import SETTINGS, Bench, opened
-from benchmarks.shapes import PARTITIONS
+from benchmarks.shapes import EVEN, PARTITIONS, WIDE
 from benchmarks.usage import Meter
 from benchmarks.works import Read, ReadGroups, ReadValues, Stream, Work
 from benchmarks.writes import Copy, Write
@@ -28,7 +28,13 @@ from benchmarks.writes import Copy, Write
 TINY_RECORDS = 500
 """Records per micro-batch of `stream-tiny`, and rows per task of `copy`."""
 _STREAM_BATCHES = 20
-_PER_TRIGGER = {"stream-tiny": TINY_RECORDS, "copy": TINY_RECORDS * PARTITIONS}
+WIDE_RECORDS = 100
+"""Records per micro-batch and partition of `stream-wide`."""
+_PER_TRIGGER = {
+    "stream-tiny": TINY_RECORDS,
+    "stream-wide": WIDE_RECORDS * WIDE.partitions,
+    "copy": TINY_RECORDS * PARTITIONS,
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,8 @@ def turns(engines: Sequence[Engine], settings: Sequence[str], number: int, sourc
 @contextmanager
 def opened_work(bench: Bench, case: Case) -> Iterator[Work]:
     """Open the work of a case for a ``with`` block, with its topic filled."""
-    topic = topics.filled(bench.cluster, case.shape, case.scale)
+    layout = WIDE if case.work == "stream-wide" else EVEN
+    topic = topics.filled(bench.cluster, case.shape, case.scale, layout)
     per_trigger = _PER_TRIGGER.get(case.work, -(-topic.facts.records // _STREAM_BATCHES))
     work = {
         "read": lambda: Read(bench, topic),
@@ -87,6 +94,7 @@ def opened_work(bench: Bench, case: Case) -> Iterator[Work]:
         "group": lambda: ReadGroups(bench, topic),
         "stream20": lambda: Stream(bench, topic, per_trigger=per_trigger),
         "stream-tiny": lambda: Stream(bench, topic, per_trigger=per_trigger),
+        "stream-wide": lambda: Stream(bench, topic, per_trigger=per_trigger),
         "copy": lambda: Copy(bench, topic, per_trigger=per_trigger),
         "write": lambda: Write(bench, topic),
         "write-nokey": lambda: Write(bench, topic, keys=False),

@@ -27,8 +27,11 @@ WORKS = {
     "write-nokey": "write without keys",
     "stream20": "stream, 20 micro-batches",
     "stream-tiny": "stream, tiny micro-batches",
+    "stream-wide": "stream, 500 partitions of 100 records",
     "copy": "stream from topic to topic",
 }
+_OF_MICRO_BATCHES = {"copy": "micro-batches", "stream-tiny": "stream-tiny", "stream-wide": "stream-wide"}
+"""The tables of works whose micro-batches are timed, by work."""
 _Case = tuple[CaseName, list[Round]]
 
 
@@ -38,9 +41,9 @@ def tables(document: dict[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     if all(_main(rounds, work) for work in _MAIN_WORKS):  # otherwise these would lose the rows of the other works
         found |= {"environment": _environment(document), "summary": _summary_table(rounds), "all": _all_ratios(rounds)}
-    found |= {work: _speeds(_main(rounds, work)) for work in WORKS if work not in ("copy", "stream-tiny")}
+    found |= {work: _speeds(_main(rounds, work)) for work in WORKS if work not in _OF_MICRO_BATCHES}
     found["exactly-once"] = _exactly_once(rounds)
-    found |= {"micro-batches": _micro_batches(rounds, "copy"), "stream-tiny": _micro_batches(rounds, "stream-tiny")}
+    found |= {name: _micro_batches(rounds, work) for work, name in _OF_MICRO_BATCHES.items()}
     found |= {name: _memory(rows) if name == "memory" else _figures(rows) for name, rows in document["figures"].items()}
     return {name: table for name, table in found.items() if table}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.job import TINY_RECORDS, Case, Job
+from benchmarks.job import TINY_RECORDS, WIDE_RECORDS, Case, Job
 from benchmarks.session import STANDALONE
-from benchmarks.shapes import PARTITIONS, POOL, SHAPES
+from benchmarks.shapes import PARTITIONS, POOL, SHAPES, WIDE
 
 MAIN_MASTER = "local[2]"
 READ = ["ours", "ours-librdkafka", "jvm", "jvm-tuned", "arrow"]
@@ -80,10 +80,17 @@ def _reads(scale: float, rounds: int) -> list[Job]:
     return [Job(MAIN_MASTER, cases + [Case("value", shape, scale, READ, rounds, warm_up=1) for shape in _TWO])]
 
 
-def _reads_of_queries(scale: float, rounds: int) -> list[Job]:
-    """Return reads of JSON with headers, and reads into a grouping query."""
-    cases = [Case("read", shape, scale, MAIN, rounds) for shape in ("events-lz4", "events-zstd")]
-    return [Job(MAIN_MASTER, cases + [Case("group", shape, scale, MAIN, rounds) for shape in _TWO])]
+def _compressed(scale: float, rounds: int) -> list[Job]:
+    """Return reads and writes of JSON, with headers to read, in compressed record batches."""
+    some, shapes = min(rounds, 3), [f"events-{codec}" for codec in ("lz4", "zstd", "snappy", "gzip")]
+    cases = [Case("read", shape, scale, ["ours", "jvm-tuned"], some, warm_up=1) for shape in shapes]
+    written = ["ours", "jvm-tuned", "jvm-idempotent"]
+    return [Job(MAIN_MASTER, cases + [Case("write", shape, scale / 2, written, some, warm_up=0) for shape in shapes])]
+
+
+def _groupings(scale: float, rounds: int) -> list[Job]:
+    """Return reads into a grouping query."""
+    return [Job(MAIN_MASTER, [Case("group", shape, scale, MAIN, rounds) for shape in _TWO])]
 
 
 def _reads_by_size(scale: float, rounds: int) -> list[Job]:
@@ -119,6 +126,14 @@ def _tiny_streams(scale: float, rounds: int) -> list[Job]:
     return [Job(MAIN_MASTER, [tiny("stream-tiny", 100, STREAMED, min(rounds, 3))])]
 
 
+def _many_partitions(scale: float, rounds: int) -> list[Job]:
+    """Return 20 micro-batches of few records in each of many partitions."""
+    records = 20 * WIDE_RECORDS * WIDE.partitions
+    engines = ["ours", "ours-joined", "jvm-tuned"]
+    case = Case("stream-wide", "small", records / SHAPES["small"].full_records, engines, min(rounds, 3), warm_up=0)
+    return [Job(MAIN_MASTER, [case])]
+
+
 def _masters(scale: float, rounds: int) -> list[Job]:
     """Return reads and writes of half as many records with other numbers of cores."""
     some = min(rounds, 3)
@@ -132,7 +147,9 @@ PARTS: dict[str, Callable[[float, int], list[Job]]] = {
     "exactly-once": _exactly_once,
     "streams": _streams,
     "tiny-streams": _tiny_streams,
-    "reads-of-queries": _reads_of_queries,
+    "many-partitions": _many_partitions,
+    "compressed": _compressed,
+    "groupings": _groupings,
     "reads-by-size": _reads_by_size,
     "alternatives": _alternatives,
     "masters": _masters,

@@ -34,6 +34,7 @@ _TITLES = {
     "group": "Read and group",
     "stream20": "Stream, 20 micro-batches",
     "stream-tiny": "Stream, tiny micro-batches",
+    "stream-wide": "Stream, 500 partitions of 100 records",
     "copy": "Topic to topic, small micro-batches",
     "write": "Write with keys",
     "write-nokey": "Write without keys",

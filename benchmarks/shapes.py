@@ -63,6 +63,7 @@ class Layout:
 
 
 EVEN = Layout("even")
+WIDE = Layout("500-partitions", tuple(range(500)))
 
 
 @dataclass(frozen=True)
@@ -145,5 +146,7 @@ SHAPES = {
         Shape("huge", "1 MB", 2_000, "none", _huge, pool_records=100),
         Shape("events-lz4", "JSON, lz4", 1_000_000, "lz4", _event),
         Shape("events-zstd", "JSON, zstd", 1_000_000, "zstd", _event),
+        Shape("events-snappy", "JSON, snappy", 1_000_000, "snappy", _event),
+        Shape("events-gzip", "JSON, gzip", 1_000_000, "gzip", _event),
     )
 }

@@ -11,6 +11,7 @@ from benchmarks.checks import check_written, require
 from benchmarks.cluster import Topic
 from benchmarks.engines import Engine
 from benchmarks.session import Bench
+from benchmarks.shapes import SHAPES
 from benchmarks.works import Stream, Work
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Write(Work):
         self._before = topics.ends(self.bench.cluster, self._target)
 
     def act(self, engine: Engine) -> Any:
-        engine.write(self.bench, self._frame, self._target)
+        engine.compressing(SHAPES[self.topic.shape].codec).write(self.bench, self._frame, self._target)
 
     def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
         after = topics.ends(self.bench.cluster, self._target)
