@@ -52,7 +52,7 @@ class SecureListener:
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": str(self._key_store),
             "ssl.keystore.password": self.password,
-            "ssl.key.password": self.password,  # otherwise that of another listener's key is taken
+            "ssl.key.password": self.password,  # else Kafka uses an unprefixed ssl.key.password
             "sasl.enabled.mechanisms": _MECHANISM,
             f"{_MECHANISM.lower()}.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
         }

@@ -229,7 +229,8 @@ def migrate(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also lower offsets in the target, and replace unreadable ones and those of deleted topics."
+            "--force",
+            help="Also lower offsets in the target, and replace unreadable offsets and offsets of deleted topics.",
         ),
     ] = False,
     interval: Annotated[

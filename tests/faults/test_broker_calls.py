@@ -176,7 +176,7 @@ def test_a_lost_broker(cluster: LocalCluster, lose: Callable[[], None], is_conne
 
 
 def _outcome(admin: GroupAdmin, call: BrokerCall) -> str:
-    """Return what is wrong with the outcome of a call; empty if nothing is."""
+    """Do a call. Return a description of its fault, or an empty text if the outcome is right."""
     began, found = time.monotonic(), ""
     try:
         result = call.do(admin)

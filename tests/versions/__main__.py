@@ -19,7 +19,7 @@ from tests.versions.works import PARTITIONS, RECORDS, WORKS, Place
 
 BROKERS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.1", "4.3.1")
 ENGINES = ("4.0.5", "4.1.4", "4.2.1", "4.3", "sail")
-"""Versions of Spark, of which the last is the installed one, and Sail."""
+"""Versions of Spark, and Sail. Spark 4.3 is installed; the older versions are fetched."""
 NOT_APPLICABLE = "-"
 _LIMIT_S = 300
 

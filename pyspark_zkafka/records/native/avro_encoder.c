@@ -32,7 +32,7 @@ static struct input input_of(const struct ArrowArray *array, int64_t start) {
     return (struct input){array, array->n_buffers ? array->buffers[0] : NULL, start + array->offset};
 }
 
-/* The columns of the program, which lists each column after the one that contains it. Null: out of memory. */
+/* Returns the program's columns, null if memory is short. The program lists a column after its parent. */
 static struct input *new_inputs(const struct zkafka_avro_encoding *program, const struct ArrowArray *source) {
     struct input *inputs = malloc((size_t)program->column_count * sizeof *inputs);
     if (!inputs) return NULL;
