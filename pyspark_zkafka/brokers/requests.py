@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 _PAUSES = Backoff(0.05, 1.0)
+_ROUNDS = Backoff(0.005, 1.0)  # a broker has answered, and is often ready a moment later
 _PATIENCE_S = (3.0, 10.0)
 """How long `ask_any` waits for an answer: until an attempt has failed, and from then on, as brokers may be slow."""
 _UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
@@ -279,7 +280,7 @@ class _Settling(Generic[K, A]):
             if not again or not repeats:
                 return
             rounds += 1
-            time.sleep(min(_PAUSES.wait_s(rounds), max(self._deadline.left_s, 0.0)))
+            time.sleep(min(_ROUNDS.wait_s(rounds), max(self._deadline.left_s, 0.0)))
             if self._deadline.has_passed:
                 return
             left = again

@@ -201,10 +201,13 @@ class TransactionalProducer(CountingProducer):
         """Prepare another transaction of the same id."""
         self.start(self._id)
 
-    def begin(self) -> None:
-        """Begin a transaction, without a request. Raises TransactionFailed if the producer is known to be fenced."""
+    def begin(self, group: str = "") -> None:
+        """Begin a transaction, without a request. `group` is the group whose offset `commit` will commit, if it is known.
+
+        Raises TransactionFailed if the producer is known to be fenced.
+        """
         try:
-            self._transactions.begin()
+            self._transactions.begin(group)
         except StepFailed as error:
             raise self._failed(error, "beginning a transaction") from error
         self._began_at = self._clock()

@@ -258,7 +258,7 @@ class _SlotTask:
         """Begin a transaction and send all rows, if there are any. Returns when each row is acknowledged."""
         first = next(self._batches, None)
         if first is not None:
-            producer.begin()
+            producer.begin(self._ledger.key(self._attempt.slot).group)
             with producer.counting():
                 hash_keys = hash_function(self._options.connection)
                 sender = RowSender(self._options, self._plan, producer, self._turn, hash_keys, self._digest.add)

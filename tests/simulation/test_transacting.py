@@ -78,6 +78,14 @@ def never_add_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DirectTransactions, "__init__", wrong)
 
 
+def take_requested_groups_for_added(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: DirectTransactions, timeout_s: float) -> None:
+        if self._ahead is not None:
+            self._ahead, self._added_group = None, self._ahead.group
+
+    patch.setattr(DirectTransactions, "_receive_ahead", wrong)
+
+
 def keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
     init = DirectTransactions.init
 
@@ -97,6 +105,7 @@ MISTAKES = (
     take_time_outs_for_success,
     register_again_after_fencing,
     never_add_offsets,
+    take_requested_groups_for_added,
 )
 
 

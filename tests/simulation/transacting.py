@@ -35,6 +35,7 @@ CONCURRENT, FENCED = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCE
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(3))
 MOST_EPOCH = 10**9
+MOST_CALLS = 200
 
 
 @dataclass
@@ -224,7 +225,7 @@ class Attempt:
     def _write_once(self) -> bool:
         written = self._schedule.new_transaction()
         try:
-            self.transactions.begin()
+            self.transactions.begin(self._world.random.choice(["", "g"]))
             for _ in range(self._world.random.randint(0, 4)):
                 self._write(written, self._world.random.choice(PARTITIONS))
             if self._world.random.random() < 0.15:
@@ -269,9 +270,13 @@ class Attempt:
 
     def _write(self, written: Transaction, partition: TopicPartition) -> None:
         """Send a row until it is acknowledged, as a sender does; brokers detect repeated batches by their sequences."""
-        while partition not in self._registered:
+        for _ in range(MOST_CALLS):
+            if partition in self._registered:
+                break
             if not self.transactions.add_partitions([partition], 0.1) and (failure := self.transactions.failure):
                 raise failure
+        else:
+            raise AssertionError("the coordinator never adds the partition")
         epoch, is_written = self._producer.epoch, False
 
         def append() -> int:
@@ -306,7 +311,7 @@ class Attempt:
             return
 
     def _call(self, call: Callable[[float], None]) -> None:
-        for _ in range(200):
+        for _ in range(MOST_CALLS):
             try:
                 return call(1.0)
             except StepFailed as error:

@@ -150,7 +150,9 @@ class DirectTransactions:
         self._failure: StepFailed | None = None
         self._is_open = False
         self._is_known_to_brokers = False  # whether they have a partition, or may have an offset, of the transaction
+        self._group = ""  # to which the open transaction will commit an offset
         self._added_group: str | None = None
+        self._ahead: AddOffsets | None = None  # sent, and not answered yet
         self._offset_may_follow = False
         self.delay: StepFailed | None = None
         """Why the coordinator has not added the partitions of the rows yet."""
@@ -167,12 +169,15 @@ class DirectTransactions:
         answer = self._ask(self._coordinator, InitProducerId(self._id, self._timeout_ms), timeout_s)
         self._start(answer)
 
-    def begin(self) -> None:
-        """Begin a transaction, without a request."""
+    def begin(self, group: str = "") -> None:
+        """Begin a transaction, without a request.
+
+        If the group of `commit_offset` is given, it is added to the transaction while rows are sent.
+        """
         self._raise_failure()
         if self._is_open or self._producer is None:
             raise RuntimeError("a transaction is open, or the id is not registered")
-        self._is_open = True
+        self._is_open, self._group = True, group
         self.protocol = self._coordinators.protocol
 
     def add_partitions(self, partitions: Collection[TopicPartition], timeout_s: float) -> bool:
@@ -185,7 +190,9 @@ class DirectTransactions:
         if self.protocol < SECOND_PROTOCOL:
             message = AddPartitions(self._id, self._known_producer(), tuple(sorted(partitions)))
             try:
+                self._receive_ahead(timeout_s)
                 self._ask(self._coordinator, message, timeout_s)
+                self._send_group()
             except StepFailed as error:
                 if error.is_fatal:  # the coordinator cannot be used: repetitions would connect again and again
                     self._failure = error
@@ -195,6 +202,24 @@ class DirectTransactions:
         self._is_known_to_brokers = True
         self._sender.register(partitions)
         return True
+
+    def _send_group(self) -> None:
+        """Request the addition of the offset's group, without waiting for the answer."""
+        if self._group and self._added_group is None:
+            self._ahead = AddOffsets(self._id, self._known_producer(), self._group)
+            self._coordinators.ask(self._coordinator, self._ahead, self.protocol, Deadline.after(0.0, self._clock))
+
+    def _receive_ahead(self, timeout_s: float) -> None:
+        """Wait until the group of `_send_group` is added. A connection to a coordinator carries one request at a time."""
+        if (message := self._ahead) is None:
+            return
+        try:
+            self._ask(self._coordinator, message, timeout_s)
+        except StepFailed as error:
+            if not error.is_retriable:
+                self._ahead = None
+            raise
+        self._ahead, self._added_group = None, message.group
 
     @property
     def failure(self) -> StepFailed | None:
@@ -208,6 +233,7 @@ class DirectTransactions:
         self._raise_failure()
         producer, deadline = self._known_producer(), Deadline.after(timeout_s, self._clock)
         self._is_known_to_brokers = True
+        self._receive_ahead(deadline.left_s)
         if self.protocol < SECOND_PROTOCOL and self._added_group != offset.group:
             self._ask(self._coordinator, AddOffsets(self._id, producer, offset.group), deadline.left_s)
             self._added_group = offset.group
@@ -239,6 +265,11 @@ class DirectTransactions:
     def _end(self, commit: bool, timeout_s: float) -> None:
         """End the transaction. Sends nothing if the brokers do not know the transaction: they would refuse."""
         if self._is_known_to_brokers:
+            try:
+                self._receive_ahead(timeout_s)
+            except StepFailed as error:
+                if error.is_retriable or error.is_fatal:
+                    raise
             answer = self._ask(self._coordinator, EndTransaction(self._id, self._known_producer(), commit), timeout_s)
             if answer.producer is not None:
                 self._start(answer)

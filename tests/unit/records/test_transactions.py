@@ -80,7 +80,7 @@ class Transactions:
         assert transactional_id == ID
         self._take("init", timeout_s)
 
-    def begin(self) -> None:
+    def begin(self, group: str = "") -> None:
         self._take("begin", 0)
 
     def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:

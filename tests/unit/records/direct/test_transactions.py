@@ -1,4 +1,4 @@
-"""Connections to coordinators, with brokers of values."""
+"""Transactions and connections to coordinators, with brokers of values."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pyspark_zkafka.model.error_codes import NONE, ErrorCode
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct import transactions
 from pyspark_zkafka.records.direct.producer_messages import END_TRANSACTION, Answer
-from pyspark_zkafka.records.direct.transactions import CoordinatorConnections
+from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions, StepFailed
+from pyspark_zkafka.records.producer import GroupOffset
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.group_messages import TRANSACTION, Coordinator, FoundCoordinator
 from pyspark_zkafka.wire.protocol import Reader
@@ -98,3 +102,63 @@ def test_lost_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no response to EndTxn" in str(noted)
     assert ask() == Answer(0)
     assert [(one.sent, one.is_open) for one in client.connections] == [(1, False), (1, True)]
+
+
+class Coordinators:
+    """Answers each message with success, or as `refusals` says by the name of the message, and notes the messages."""
+
+    protocol = 0
+
+    def __init__(self, **refusals: int) -> None:
+        self._refusals = refusals
+        self._sent_ahead = ""
+        self.asked: list[str] = []
+
+    def ask(self, coordinator: Coordinator, message: Any, protocol: int, deadline: Deadline) -> Answer | None:
+        name = type(message).__name__
+        assert self._sent_ahead in ("", name), "the connection still waits for another answer"
+        if self._sent_ahead != name:
+            self.asked.append(name)
+        self._sent_ahead = name if deadline.has_passed else ""
+        return None if deadline.has_passed else Answer(self._refusals.get(name, NONE), ProducerId(7, 0))
+
+
+class TestGroupSentAhead:
+    """The offset's group is added to the transaction while rows are sent."""
+
+    def _begun(self, coordinators: Coordinators) -> DirectTransactions:
+        sender: Any = type("Sender", (), {"refusal": NONE, "drain": lambda self, timeout_s: True})()
+        sender.start = sender.register = lambda *arguments: None
+        sender.end_transaction = lambda: None
+        given: Any = coordinators
+        found = DirectTransactions(60_000, given, sender, lambda: 1.0, lambda seconds: None)
+        found.init("x", 1.0)
+        found.begin("g")
+        assert found.add_partitions([TopicPartition("t", 0)], 1.0)
+        return found
+
+    def test_once(self) -> None:
+        """One request adds the group, however many partitions follow. Its answer is received before the next request."""
+        coordinators = Coordinators()
+        found = self._begun(coordinators)
+        assert found.add_partitions([TopicPartition("t", 1)], 1.0)
+        found.commit_offset(GroupOffset("g", "t", 0, 1, ""), 1.0)
+        found.commit(1.0)
+        assert coordinators.asked == [
+            *("InitProducerId", "AddPartitions", "AddOffsets", "AddPartitions", "CommitOffset", "EndTransaction")
+        ]
+
+    def test_refused(self) -> None:
+        """A refused group fails the commit of its offset, and the transaction can be aborted."""
+        coordinators = Coordinators(AddOffsets=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        found = self._begun(coordinators)
+        with pytest.raises(StepFailed, match="GROUP_AUTHORIZATION_FAILED"):
+            found.commit_offset(GroupOffset("g", "t", 0, 1, ""), 1.0)
+        found.abort(1.0)
+        assert coordinators.asked == ["InitProducerId", "AddPartitions", "AddOffsets", "EndTransaction"]
+
+    def test_refused_before_the_abort(self) -> None:
+        """A transaction whose group is refused is aborted, although nobody has asked for the offset yet."""
+        coordinators = Coordinators(AddOffsets=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        self._begun(coordinators).abort(1.0)
+        assert coordinators.asked == ["InitProducerId", "AddPartitions", "AddOffsets", "EndTransaction"]
