@@ -65,20 +65,12 @@ def repeat(frame: DataFrame, folder: Path, partitions: int) -> DataFrame:
 
 
 def stored_sample(frame: DataFrame, folder: Path) -> Path:
-    """Write a frame's first rows to a file for `Repeated`, with the types that Sail derives from the columns."""
+    """Write the first rows of a frame to a file for `Repeated`."""
     sample = folder / "sample.arrow"
     table = frame.limit(_BATCH).toArrow()
-    table = table.cast(pa.schema([column.with_type(_type_on_sail(column.type)) for column in table.schema]))
     with pa.ipc.new_file(sample, table.schema) as file:
         file.write_table(table)
     return sample
-
-
-def _type_on_sail(type: pa.DataType) -> pa.DataType:
-    """Return the type with Arrow's own name for the elements of a list, and with UTC."""
-    if pa.types.is_list(type):
-        return pa.list_(type.value_type)
-    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(type) else type
 
 
 def described(topic: Topic, columns: str = "") -> tuple[str, dict[str, str]]:
