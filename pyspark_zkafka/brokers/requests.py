@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 _PAUSES = Backoff(0.05, 1.0)
-_ROUNDS = Backoff(0.005, 1.0)  # a broker has answered, and is often ready a moment later
+_ENDING_PAUSES = Backoff(0.005, 1.0)
+"""Pauses while a transaction ends. Brokers write its marker a few milliseconds after they have answered the commit."""
 _PATIENCE_S = (3.0, 10.0)
 """How long `ask_any` waits for an answer: until an attempt has failed, and from then on, as brokers may be slow."""
 _UNREACHABLE_AFTER_S = 5.0  # brokers may be starting
@@ -262,6 +263,7 @@ class _Settling(Generic[K, A]):
         self._call = call
         self._deadline = deadline
         self._looks: Counter[K] = Counter()
+        self._unstable: set[K] = set()  # keys whose last answer was that a transaction is open
         self.answers: dict[K, A] = {}
         self.failed: dict[K, ZKafkaError] = {}
 
@@ -280,7 +282,8 @@ class _Settling(Generic[K, A]):
             if not again or not repeats:
                 return
             rounds += 1
-            time.sleep(min(_ROUNDS.wait_s(rounds), max(self._deadline.left_s, 0.0)))
+            pauses = _ENDING_PAUSES if self._unstable.issuperset(again) else _PAUSES
+            time.sleep(min(pauses.wait_s(rounds), max(self._deadline.left_s, 0.0)))
             if self._deadline.has_passed:
                 return
             left = again
@@ -302,6 +305,7 @@ class _Settling(Generic[K, A]):
     def _lose(self, address: Address, keys: Sequence[K], error: Exception) -> list[K]:
         """Note an error of a connection; return the keys to ask about again."""
         is_lost = isinstance(error, ConnectionLost)
+        self._unstable.difference_update(keys)
         for key in keys:
             if not (is_lost and key in self.failed and self._deadline.has_passed):  # the last attempt is cut short
                 self.failed[key] = connection_error(error, f"{self._call.doing(key)} at {host_port(*address)}")
@@ -336,6 +340,7 @@ class _Settling(Generic[K, A]):
         if code in REFRESHING or code in NO_COORDINATOR_CODES or code == ErrorCode.NOT_CONTROLLER:
             self._route.forget(key)
         self._looks[key] += 1
+        (self._unstable.add if code == ErrorCode.UNSTABLE_OFFSET_COMMIT else self._unstable.discard)(key)
         return code in RETRIABLE and (code not in REFRESHING or self._looks[key] < _LOOKS)
 
 

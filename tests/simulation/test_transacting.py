@@ -79,11 +79,13 @@ def never_add_offsets(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_requested_groups_for_added(patch: pytest.MonkeyPatch) -> None:
-    def wrong(self: DirectTransactions, timeout_s: float) -> None:
-        if self._ahead is not None:
-            self._ahead, self._added_group = None, self._ahead.group
+    add = DirectTransactions._add_group
 
-    patch.setattr(DirectTransactions, "_receive_ahead", wrong)
+    def wrong(self: DirectTransactions, group: str, timeout_s: float) -> None:
+        if not self._is_group_requested:
+            add(self, group, timeout_s)
+
+    patch.setattr(DirectTransactions, "_add_group", wrong)
 
 
 def keep_the_epoch(patch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ class DirectTransactions:
         self._is_known_to_brokers = False  # whether they have a partition, or may have an offset, of the transaction
         self._group = ""  # to which the open transaction will commit an offset
         self._added_group: str | None = None
-        self._ahead: AddOffsets | None = None  # sent, and not answered yet
+        self._is_group_requested = False  # to be added, without waiting for the answer
         self._offset_may_follow = False
         self.delay: StepFailed | None = None
         """Why the coordinator has not added the partitions of the rows yet."""
@@ -189,10 +189,14 @@ class DirectTransactions:
             return False
         if self.protocol < SECOND_PROTOCOL:
             message = AddPartitions(self._id, self._known_producer(), tuple(sorted(partitions)))
+            deadline = Deadline.after(timeout_s, self._clock)
             try:
-                self._receive_ahead(timeout_s)
-                self._ask(self._coordinator, message, timeout_s)
-                self._send_group()
+                if self._is_group_requested:
+                    self._add_group(self._group, deadline.left_s)
+                self._ask(self._coordinator, message, deadline.left_s)
+                self._is_known_to_brokers = True
+                if self._group and not self._is_group_requested:
+                    self._request_group()
             except StepFailed as error:
                 if error.is_fatal:  # the coordinator cannot be used: repetitions would connect again and again
                     self._failure = error
@@ -203,23 +207,21 @@ class DirectTransactions:
         self._sender.register(partitions)
         return True
 
-    def _send_group(self) -> None:
-        """Request the addition of the offset's group, without waiting for the answer."""
-        if self._group and self._added_group is None:
-            self._ahead = AddOffsets(self._id, self._known_producer(), self._group)
-            self._coordinators.ask(self._coordinator, self._ahead, self.protocol, Deadline.after(0.0, self._clock))
+    def _add_group(self, group: str, timeout_s: float) -> None:
+        """Add a group to the transaction, or wait for the answer to `_request_group`. With KIP-890, brokers add it."""
+        if self.protocol < SECOND_PROTOCOL and self._added_group != group:
+            try:
+                self._ask(self._coordinator, AddOffsets(self._id, self._known_producer(), group), timeout_s)
+            except StepFailed as error:
+                self._is_group_requested &= error.is_retriable
+                raise
+            self._added_group = group
 
-    def _receive_ahead(self, timeout_s: float) -> None:
-        """Wait until the group of `_send_group` is added. A connection to a coordinator carries one request at a time."""
-        if (message := self._ahead) is None:
-            return
-        try:
-            self._ask(self._coordinator, message, timeout_s)
-        except StepFailed as error:
-            if not error.is_retriable:
-                self._ahead = None
-            raise
-        self._ahead, self._added_group = None, message.group
+    def _request_group(self) -> None:
+        """Request the addition of the known group. `_add_group` must follow before other messages on the connection."""
+        self._is_group_requested = True
+        message = AddOffsets(self._id, self._known_producer(), self._group)
+        self._coordinators.ask(self._coordinator, message, self.protocol, Deadline.after(0.0, self._clock))
 
     @property
     def failure(self) -> StepFailed | None:
@@ -233,10 +235,7 @@ class DirectTransactions:
         self._raise_failure()
         producer, deadline = self._known_producer(), Deadline.after(timeout_s, self._clock)
         self._is_known_to_brokers = True
-        self._receive_ahead(deadline.left_s)
-        if self.protocol < SECOND_PROTOCOL and self._added_group != offset.group:
-            self._ask(self._coordinator, AddOffsets(self._id, producer, offset.group), deadline.left_s)
-            self._added_group = offset.group
+        self._add_group(offset.group, deadline.left_s)
         self._offset_may_follow = True
         try:
             self._ask(Coordinator(offset.group, GROUP), CommitOffset(self._id, producer, offset), deadline.left_s)
@@ -265,15 +264,18 @@ class DirectTransactions:
     def _end(self, commit: bool, timeout_s: float) -> None:
         """End the transaction. Sends nothing if the brokers do not know the transaction: they would refuse."""
         if self._is_known_to_brokers:
-            try:
-                self._receive_ahead(timeout_s)
-            except StepFailed as error:
-                if error.is_retriable or error.is_fatal:
-                    raise
-            answer = self._ask(self._coordinator, EndTransaction(self._id, self._known_producer(), commit), timeout_s)
+            deadline = Deadline.after(timeout_s, self._clock)
+            if self._is_group_requested:
+                try:
+                    self._add_group(self._group, deadline.left_s)
+                except StepFailed as error:
+                    if error.is_retriable or error.is_fatal:
+                        raise
+            message = EndTransaction(self._id, self._known_producer(), commit)
+            answer = self._ask(self._coordinator, message, deadline.left_s)
             if answer.producer is not None:
                 self._start(answer)
-        self._is_open = self._is_known_to_brokers = False
+        self._is_open = self._is_known_to_brokers = self._is_group_requested = False
         self._added_group = None
         self._sender.end_transaction()
 

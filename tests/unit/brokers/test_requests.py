@@ -275,6 +275,18 @@ def test_key_that_a_response_lacks(cluster: Cluster) -> None:
     assert "the response lacks a" in failed["a"].message
 
 
+@pytest.mark.parametrize("refused", [{"a": 6}, {"a": 88, "b": 6}], ids=["alone", "next to an open transaction"])
+def test_pause_before_a_second_look(cluster: Cluster, refused: Codes) -> None:
+    """A key whose leader moved is asked about again after a pause, also if another key only waits for a transaction."""
+    ask, asked = refusing(refused)
+    place = cluster.broker(ask)
+    with takes(0.05, LIMIT_S):
+        found, failed = cluster.requests().each(["a", "b"], Table(a=(place, place), b=(place, place)), asking())
+    assert set(found) == {"a", "b"}
+    assert failed == {}
+    assert asked == [["a", "b"], sorted(refused)]
+
+
 def test_malformed_response(cluster: Cluster) -> None:
     """A malformed response is the error of the keys in its request, which is not repeated."""
     broken = cluster.scripted(lambda request: answered(request, b"\x7f\xff\xff\xff"))
