@@ -73,7 +73,8 @@ class Member:
     def read_batches(self) -> None:
         """Read batches of a `ConsumerGroup`, committing each after it is in the journal."""
         options = dict(self.request["source"])
-        connect, group, topic = (options.pop(name) for name in ("zookeeper.connect", "group.id", "subscribe"))
+        connect = options.pop("zookeeper.connect", None)
+        group, topic = (options.pop(name) for name in ("group.id", "subscribe"))
         number = self.number * 1_000_000
         with ConsumerGroup(connect, group, subscribe=[topic], options=options) as member:
             while not _is_stopped():

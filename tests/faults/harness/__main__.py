@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,7 +22,7 @@ from tests.faults.harness.nemesis import kinds, schedule
 from tests.faults.harness.report import ANY_FAULT, SHOWN, Row
 from tests.faults.harness.run import Result, Scenario, run
 from tests.faults.harness.summary import Episode, next_number, next_run, recorded
-from tests.faults.harness.workloads import ENGINES, KINDS, TRANSPORTS, Workload, workload
+from tests.faults.harness.workloads import ENGINES, KINDS, TRANSPORTS, Workload, kinds_of, workload
 
 _EPISODE_S = 240.0
 _EACH_EPISODE_S = 30.0
@@ -29,7 +30,7 @@ _AT_ONCE = 2
 _QUIET_S = ((2.0, 8.0), (5.0, 20.0), (20.0, 60.0))
 """Ranges of the time between two faults; in the longest, a fault's effects are over before the next one."""
 _EACH_QUIET_S = (3.0, 6.0)
-_EACH = (workload("stream-zookeeper", "direct"), workload("sink-exactly-once", "direct"))
+_EACH = ("stream-zookeeper", "sink-exactly-once")
 
 
 def main() -> int:
@@ -65,7 +66,7 @@ def _at_random(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
     end, random, is_first = time.monotonic() + given.minutes * 60, Random(given.seed), True
     while is_first or time.monotonic() < end:
         is_first, seed, left_s = False, random.randrange(2**31), end - time.monotonic()
-        workloads = tuple(map(_parsed, given.workload)) or _choice(Random(seed))
+        workloads = _parsed(given.workload, given.kafka) or _choice(Random(seed), given.kafka)
         duration_s = max(20.0, min(given.episode or _EPISODE_S, left_s))
         quiet_s = tuple(given.quiet) if given.quiet else Random(seed).choice(_QUIET_S)
         yield ANY_FAULT, Scenario(workloads=workloads, seed=seed, duration_s=duration_s, quiet_s=quiet_s, rate=given.rate)
@@ -73,7 +74,7 @@ def _at_random(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
 
 def _each(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
     """Yield one episode per kind of fault that concerns a workload, with the workloads that it concerns."""
-    workloads = tuple(map(_parsed, given.workload)) or _EACH
+    workloads = _parsed(given.workload or _EACH, given.kafka)
     duration_s, quiet_s = given.episode or _EACH_EPISODE_S, tuple(given.quiet or _EACH_QUIET_S)
     all_kinds = {kind.name: kind for kind in kinds(set().union(*(one.traits for one in workloads)))}
     if unknown := set(given.fault) - set(all_kinds):
@@ -102,8 +103,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quiet", type=float, nargs=2, metavar=("LEAST", "MOST"), help="the seconds between two faults")
     parser.add_argument("--rate", type=int, default=100, help="records per second of a workload")
     parser.add_argument(
-        "--workload", action="append", default=[], help="KIND:TRANSPORT:ENGINE, instead of a random choice; repeatable"
+        "--workload",
+        action="append",
+        default=[],
+        help="KIND:TRANSPORT:ENGINE, instead of a random choice; repeatable. ENGINE may be a version of pyspark",
     )
+    parser.add_argument("--kafka", default="", metavar="VERSION", help="the version of the brokers, from 0.10.2 on")
     parser.add_argument("--folder", type=Path, default=Path("soak"), help="for histories and reports")
     parser.add_argument(
         "--append", action="store_true", help="keep the episodes in the folder, and report on all of its runs"
@@ -114,20 +119,28 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-def _parsed(text: str) -> Workload:
+def _parsed(texts: Iterable[str], kafka: str) -> tuple[Workload, ...]:
+    return tuple(_workload(text, kafka) for text in texts)
+
+
+def _workload(text: str, kafka: str) -> Workload:
     kind, _, rest = text.partition(":")
     transport, _, engine = rest.partition(":")
     transport, engine = transport or TRANSPORTS[0], engine or ENGINES[0]
-    if kind not in KINDS or transport not in TRANSPORTS or engine not in ENGINES:
-        names = f"KIND is {', '.join(KINDS)}, TRANSPORT {', '.join(TRANSPORTS)}, ENGINE {', '.join(ENGINES)}"
+    is_engine = engine in ENGINES or re.fullmatch(r"\d+\.\d+(\.\d+)?", engine)
+    if kind not in KINDS or transport not in TRANSPORTS or not is_engine:
+        names = f"KIND is {', '.join(KINDS)}, TRANSPORT {', '.join(TRANSPORTS)}, ENGINE {', '.join(ENGINES)} or a version"
         raise SystemExit(f"no workload {text}; {names}")
     if engine == "sail" and kind != "batch":
         raise SystemExit(f"no workload {text}; Sail runs only batches")
-    return workload(kind, transport, engine)
+    if kind not in kinds_of(kafka):
+        raise SystemExit(f"no workload {text}; Kafka {kafka} has {', '.join(kinds_of(kafka))}")
+    return workload(kind, transport, engine, kafka)
 
 
-def _choice(random: Random) -> tuple[Workload, ...]:
-    return tuple(workload(kind, random.choice(TRANSPORTS)) for kind in random.sample(KINDS, _AT_ONCE))
+def _choice(random: Random, kafka: str) -> tuple[Workload, ...]:
+    chosen = random.sample(kinds_of(kafka), _AT_ONCE)
+    return tuple(workload(kind, random.choice(TRANSPORTS), kafka=kafka) for kind in chosen)
 
 
 def _line(result: Result) -> str:

@@ -74,7 +74,15 @@ class Member(threading.Thread):
         self.reads.touch()
         self.checkpoint = folder / f"{name}-checkpoint"
         master = "sail" if workload.engine == "sail" else f"local[{workload.cores},3]"
-        self.application = Application(folder / name, conf=_CONF, master=master, driver="harness_member.py")
+        pyspark = workload.pyspark
+        self.application = Application(
+            folder / name,
+            conf=_CONF,
+            master=master,
+            driver="harness_member.py",
+            environment={} if pyspark is None else {"SPARK_HOME": str(pyspark / "pyspark")},
+            pyspark=pyspark,
+        )
         self._source, self._sink = options
         self._foreach_slots = PARTITIONS if workload.in_foreach else 0
         self._written = written

@@ -11,6 +11,7 @@ __all__ = ["KINDS", "Kind", "Planned", "kinds", "schedule"]
 EVERY = frozenset({"reader", "sink"})
 READERS = frozenset({"reader"})
 ZOOKEEPER = frozenset({"zookeeper"})
+ENSEMBLE = frozenset({"ensemble"})
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Kind:
     lasts_s : tuple of float
         Its least and greatest duration.
     concerns : frozenset
-        The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``.
+        The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``; those with an ``ensemble``.
     after : str
         The kind without which it has no effect; empty for most.
     """
@@ -45,10 +46,10 @@ KINDS = (
     Kind("broker's disk full", "servers", (2, 10)),
     Kind("preferred leaders elected", "servers", after="broker stopped"),
     Kind("partition added", "servers", concerns=READERS),
-    Kind("zookeeper stopped", "servers", (2, 10)),
-    Kind("zookeeper paused", "servers", (1, 3)),
-    Kind("zookeeper paused beyond sessions", "servers", (8, 14)),
-    Kind("zookeeper flapping", "servers", (4, 10)),
+    Kind("zookeeper stopped", "servers", (2, 10), ENSEMBLE),
+    Kind("zookeeper paused", "servers", (1, 3), ENSEMBLE),
+    Kind("zookeeper paused beyond sessions", "servers", (8, 14), ENSEMBLE),
+    Kind("zookeeper flapping", "servers", (4, 10), ENSEMBLE),
     Kind("session expired", "servers", concerns=ZOOKEEPER),
     Kind("driver killed", "processes"),
     Kind("planner killed", "processes"),

@@ -81,7 +81,8 @@ class Result:
 
 def run(scenario: Scenario, folder: Path) -> list[Result]:
     """Run a scenario on a new cluster; histories and reports are in the folder."""
-    with wired_cluster() as cluster, Network(cluster) as network:
+    kafka = scenario.workloads[0].kafka
+    with wired_cluster(**{"kafka_version": kafka} if kafka else {}) as cluster, Network(cluster) as network:
         return run_on(cluster, network, scenario, folder)
 
 
@@ -110,9 +111,10 @@ def _started(cluster: LocalCluster, network: Network, scenario: Scenario, folder
             running.append(one)
         with ThreadPoolExecutor() as starting:
             list(starting.map(Running.start, running))
-        sampler = Sampler(lambda: [zookeeper_sample(cluster.port("zookeeper"))], running[0].journal, _HEALTH_S)
-        sampler.start()
-        opened.callback(sampler.stop)
+        if not cluster.is_kraft:
+            sampler = Sampler(lambda: [zookeeper_sample(cluster.port("zookeeper"))], running[0].journal, _HEALTH_S)
+            sampler.start()
+            opened.callback(sampler.stop)
         yield running
 
 

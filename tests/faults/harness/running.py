@@ -145,7 +145,7 @@ class Running:
 
     def _member(self, name: str, network: Network) -> Member:
         source = self.workload.source(name, network.zookeeper_connect, network.bootstrap_servers)
-        sink = self.workload.sink(network.zookeeper_connect) if self.workload.is_sink else {}
+        sink = self.workload.sink(network.zookeeper_connect, network.bootstrap_servers) if self.workload.is_sink else {}
         written = self._written if self.workload.is_exactly_once else None
         return Member(name, self.workload, self.folder, self.journal, (source, sink), written)
 

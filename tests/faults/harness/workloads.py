@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
+from pyspark_zkafka.testing.spec import version_tuple
 from tests.faults.harness.history import Terms
+from tests.support.older_pyspark import pyspark_folder
 
-__all__ = ["ENGINES", "KINDS", "PARTITIONS", "TRANSPORTS", "Workload", "workload"]
+__all__ = ["ENGINES", "KINDS", "PARTITIONS", "TRANSPORTS", "Workload", "kinds_of", "workload"]
 
 Kind = Literal[
     "batch",
@@ -20,7 +23,7 @@ Kind = Literal[
 
 TRANSPORTS = ("direct", "librdkafka")
 ENGINES = ("spark", "sail")
-"""Engines; Sail runs batches only."""
+"""Engines, next to versions of pyspark other than the installed one; Sail runs batches only."""
 SESSION_MS = 6000
 PARTITIONS = 4
 """The partitions of a topic."""
@@ -30,17 +33,29 @@ BROKERS_LISTENER = "WIRED"
 
 @dataclass(frozen=True)
 class Workload:
-    """Members of one group that read one topic."""
+    """Members of one group that read one topic; `kafka` is the version of the brokers unless it is the usual one."""
 
     kind: Kind
     transport: str
     members: int
     engine: str = "spark"
+    kafka: str = ""
 
     @property
     def name(self) -> str:
         """The name of the workload, its topic and its group."""
-        return f"{self.kind}-{self.transport}" + ("" if self.engine == "spark" else f"-{self.engine}")
+        engine = "" if self.engine == "spark" else f"-{self.engine}"
+        return f"{self.kind}-{self.transport}{engine}" + (f"-kafka-{self.kafka}" if self.kafka else "")
+
+    @property
+    def pyspark(self) -> Path | None:
+        """The folder of the version of pyspark, unless it is the installed one."""
+        return None if self.engine in ENGINES else pyspark_folder(self.engine)
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether the cluster has ZooKeeper."""
+        return not self.kafka or version_tuple(self.kafka) < (4,)
 
     @property
     def is_sink(self) -> bool:
@@ -65,12 +80,13 @@ class Workload:
     @property
     def in_kafka(self) -> bool:
         """Whether Kafka coordinates the group."""
-        return self.kind == "stream-kafka"
+        return self.kind == "stream-kafka" or not self.has_zookeeper
 
     @property
     def traits(self) -> set[str]:
         """The traits for `nemesis.kinds`."""
-        return {"sink" if self.is_sink else "reader", "kafka" if self.in_kafka else "zookeeper"}
+        cluster = {"ensemble"} if self.has_zookeeper else set()
+        return {"sink" if self.is_sink else "reader", "kafka" if self.in_kafka else "zookeeper", *cluster}
 
     @property
     def member_names(self) -> tuple[str, ...]:
@@ -82,7 +98,7 @@ class Workload:
         return Terms(reads=not self.is_sink, checkpoint=self.kind != "batch", session_s=SESSION_MS / 1000)
 
     def source(self, member: str, zookeeper: str, brokers: str) -> dict[str, str]:
-        """Return the options of a member's source, given the addresses of ZooKeeper and of the brokers."""
+        """Return the options of a member's source, given the addresses of any ZooKeeper, and of the brokers."""
         shared = {
             "subscribe": self.name,
             "group.id": self.name,
@@ -94,10 +110,11 @@ class Workload:
         limit = {} if self.kind == "batch" else {"maxOffsetsPerTrigger": "2000"}
         return {**shared, **limit, **(_kafka(member, brokers) if self.in_kafka else _zookeeper(member, zookeeper))}
 
-    def sink(self, zookeeper: str) -> dict[str, str]:
+    def sink(self, zookeeper: str, brokers: str) -> dict[str, str]:
         """Return the options of the sink."""
         once = {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": "60000"}
-        to = {"zookeeper.connect": zookeeper, "topic": self.sink_topic, "listener.name": BROKERS_LISTENER}
+        connect = {"zookeeper.connect": zookeeper} if self.has_zookeeper else {"kafka.bootstrap.servers": brokers}
+        to = {**connect, "topic": self.sink_topic, "listener.name": BROKERS_LISTENER}
         return {**to, **(once if self.is_exactly_once else {"transport": self.transport})}
 
     @property
@@ -106,12 +123,26 @@ class Workload:
         return f"{self.name}-sink"
 
 
-def workload(kind: Kind, transport: str = "direct", engine: str = "spark") -> Workload:
+def workload(kind: Kind, transport: str = "direct", engine: str = "spark", kafka: str = "") -> Workload:
     """Return a workload with its usual number of members: a sink has one, others two."""
-    return Workload(kind, transport, 1 if kind.startswith("sink") else 2, engine)
+    return Workload(kind, transport, 1 if kind.startswith("sink") else 2, engine, kafka)
 
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def kinds_of(kafka: str) -> tuple[Kind, ...]:
+    """Return the kinds that a version of the brokers can have; all for the usual version.
+
+    >>> kinds_of("0.10.2.2")
+    ('batch', 'stream-zookeeper', 'stream-kafka', 'sink-at-least-once')
+    >>> kinds_of("4.3.1")[:2]
+    ('batch', 'stream-kafka')
+    """
+    without = {"stream-zookeeper"} if kafka and version_tuple(kafka) >= (4,) else set()
+    if kafka and version_tuple(kafka) < (0, 11):
+        without |= {"sink-exactly-once", "sink-exactly-once-foreach"}
+    return tuple(kind for kind in KINDS if kind not in without)
 
 
 def _zookeeper(member: str, connect: str) -> dict[str, str]:

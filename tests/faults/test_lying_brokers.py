@@ -1,0 +1,197 @@
+"""Calls, reads and writes while all brokers answer slowly, not at all, in pieces, or with lies."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.source import ZKafkaDataSource
+from pyspark_zkafka.testing import LocalCluster
+from tests.faults.harness.network import proxied_ports, wired_cluster
+from tests.support.broker_calls import CALLS, COMMITTED, GROUPS, PARTITIONS, TOPIC
+from tests.support.lying_wire import LIES, Lie, LyingWire
+from tests.support.topics import arrived
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+TIMEOUT_S = 4.0
+SLACK_S = 4.0
+COUNT = 2000
+"""Records in each partition."""
+DETECTED = {name: lie for name, lie in LIES.items() if not re.search("flipped|noise", name)}
+"""Lies that cannot be mistaken for the truth."""
+ROWS = StructType([StructField("value", BinaryType()), StructField("offset", LongType())])
+VALUES = StructType([StructField("value", BinaryType())])
+
+
+@pytest.fixture(scope="module", params=["3.9.1", "4.3.1"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """Three brokers that clients reach through wires, a topic with a partition on each, and offsets of six groups."""
+    with wired_cluster(kafka_version=request.param) as cluster:
+        cluster.create_topic(TOPIC, assignment={n: [n] for n in range(3)})
+        cluster.create_topic("other", replication=3)
+        cluster.produce(TOPIC, [{"value": b"%d" % n, "partition": p} for p in range(3) for n in range(COUNT)])
+        with GroupAdmin(cluster.bootstrap_servers, {}) as admin:
+            for group in GROUPS:
+                assert admin.alter_offsets(group, COMMITTED) == {}
+        yield cluster
+
+
+class Wires:
+    """Wires to all brokers of a cluster."""
+
+    def __init__(self, wires: list[LyingWire]) -> None:
+        self._wires = wires
+        self.servers = ",".join(wire.address for wire in wires)
+
+    def lie(self, lie: Lie | None) -> None:
+        for wire in self._wires:
+            wire.lie = lie
+
+
+@contextmanager
+def open_wires(cluster: LocalCluster, away: int = 0) -> Iterator[Wires]:
+    """Yield wires. With `away`, the address of a broker leads to the one with a number that is larger by this."""
+    ports = proxied_ports(cluster)
+    with ExitStack() as opened:
+        wires = [LyingWire(ports[(n + away) % len(ports)][0], own) for n, (_, own) in ports.items()]
+        yield Wires([opened.enter_context(wire) for wire in wires])
+
+
+def agrees(found: Any, honest: Any) -> bool:
+    """Whether an answer is the honest one, apart from parts that are missing or have an error."""
+    if isinstance(found, ZKafkaError) or (isinstance(found, GroupState) and found.problem is not None):
+        return True
+    if isinstance(found, dict):
+        return all(agrees(value, honest.get(key)) for key, value in found.items())
+    if isinstance(found, tuple) and type(found) is tuple:
+        return all(map(agrees, found, honest))
+    return bool(found == honest)
+
+
+def outcome(act: Callable[[], Any], is_right: Callable[[Any], bool], limit_s: float) -> str:
+    """Return a description of a call's fault, or an empty text."""
+    began, fault = time.monotonic(), ""
+    try:
+        result = act()
+    except ZKafkaError as error:
+        if not re.search(rf"{TOPIC}|group-|missing|created|none|127\.0\.0\.1", str(error)):
+            fault = f"the error names nothing: {error}"
+    except Exception as error:  # noqa: BLE001 - any other error is a fault
+        fault = f"not an error of ours: {error!r}"
+    else:
+        fault = "" if is_right(result) else f"returned {str(result)[:300]}"
+    took = time.monotonic() - began
+    return f"{fault} after {took:.1f} of {limit_s:.1f} s" if fault or took > limit_s else ""
+
+
+def ask_all(wires: Wires, honest: Mapping[str, Any]) -> dict[str, str]:
+    """Do all calls at the same time with new clients. Return their faults by name; answers are checked with `honest`."""
+
+    def run(name: str) -> str:
+        properties = {"socket.timeout.ms": int(TIMEOUT_S * 1000)}
+        with GroupAdmin(wires.servers, properties, read_committed=name == "high_watermarks") as admin:
+            return outcome(
+                lambda: CALLS[name].do(admin),
+                lambda found: not honest or agrees(found, honest.get(name)),
+                CALLS[name].waits * TIMEOUT_S + SLACK_S,
+            )
+
+    with ThreadPoolExecutor(len(CALLS)) as threads:
+        faults = dict(zip(CALLS, threads.map(run, CALLS), strict=True))
+    return {name: fault for name, fault in faults.items() if fault}
+
+
+@pytest.fixture(scope="module")
+def honest(cluster: LocalCluster) -> dict[str, Any]:
+    """Answers of honest brokers to the calls that succeed."""
+    answers = {}
+    with open_wires(cluster) as wires, GroupAdmin(wires.servers, {}) as admin:
+        for name, call in CALLS.items():
+            if name != "delete_topic":
+                answers[name] = call.do(admin)
+    return answers
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_calls(cluster: LocalCluster, honest: dict[str, Any], name: str) -> None:
+    """Each call ends in time with the right answer, or with an error that names its subject."""
+    with open_wires(cluster) as wires:
+        wires.lie(LIES[name])
+        assert ask_all(wires, honest if name in DETECTED else {}) == {}
+
+
+def test_exchanged_addresses(cluster: LocalCluster, honest: dict[str, Any]) -> None:
+    """Calls end in the same way if each broker's address leads to another broker."""
+    with open_wires(cluster, away=1) as wires:
+        assert ask_all(wires, honest) == {}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_reads(cluster: LocalCluster, name: str) -> None:
+    """Tasks whose brokers begin to lie read all records, or fail in time."""
+    with open_wires(cluster) as wires, ThreadPoolExecutor(len(PARTITIONS)) as threads:
+        options = {"kafka.bootstrap.servers": wires.servers, "subscribe": TOPIC}
+        options |= {"kafkaConsumer.pollTimeoutMs": str(int(TIMEOUT_S * 1000)), "kafka.fetch.max.bytes": "20000"}
+        source = ZKafkaDataSource({**options, "kafka.max.partition.fetch.bytes": "20000"})
+        reader = source.reader(ROWS)
+        splits = reader.partitions()
+        assert len(splits) == len(PARTITIONS)
+
+        def read(split: Any) -> str:
+            def rows() -> list[int]:
+                found = []
+                for batch in reader.read(split):
+                    assert isinstance(batch, pa.RecordBatch)
+                    found += batch["offset"].to_pylist()
+                return found
+
+            return outcome(rows, lambda found: name not in DETECTED or found == list(range(COUNT)), 3 * TIMEOUT_S)
+
+        wires.lie(LIES[name])
+        assert [fault for fault in threads.map(read, splits) if fault] == []
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_writes(cluster: LocalCluster, name: str) -> None:
+    """A task whose brokers begin to lie writes each row once, or fails in time and writes no row twice."""
+    topic = f"written-{list(LIES).index(name)}"
+    cluster.create_topic(topic, assignment={n: [n] for n in range(3)})
+    with open_wires(cluster) as wires:
+        options = {"kafka.bootstrap.servers": wires.servers, "topic": topic, "kafka.delivery.timeout.ms": "8000"}
+        source = ZKafkaDataSource({**options, "kafka.request.timeout.ms": "3000", "kafka.socket.timeout.ms": "3000"})
+        writer = source.writer(VALUES, False)
+        count, batches = 100, 20
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for first in range(0, count * batches, count):
+                if first == 5 * count:
+                    time.sleep(0.5)
+                    wires.lie(LIES[name])
+                values = [b"%d" % n for n in range(first, first + count)]
+                yield pa.record_batch({"value": pa.array(values, pa.binary())})
+
+        is_done = threading.Event()
+
+        def write() -> bool:
+            writer.write(rows())
+            is_done.set()
+            return True
+
+        fault = outcome(write, bool, 30)
+    found = Counter(record[2] for records in arrived(cluster.bootstrap_servers, topic, 3).values() for record in records)
+    assert {value: times for value, times in found.items() if times > 1} == {}
+    assert not is_done.is_set() or len(found) == count * batches
+    assert fault == ""
