@@ -67,6 +67,15 @@ def test_groups(kind: str, transport: str, seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kafka", ["0.10.2.2", "4.3.1"])
+def test_other_brokers(kafka: str, seed: int, tmp_path: Path) -> None:
+    """Groups in old brokers, and in those without ZooKeeper, deliver each record under random faults."""
+    kinds = ("batch", "stream-kafka")
+    scenario = Scenario(workloads=tuple(workload(kind, kafka=kafka) for kind in kinds), seed=seed, duration_s=60)
+    assert violations(scenario, tmp_path) == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sink-at-least-once", "sink-exactly-once", "sink-exactly-once-foreach"])
 def test_sinks(kind: str, seed: int, tmp_path: Path) -> None:
     """A sink receives each record under random faults; an exactly-once sink receives it once."""

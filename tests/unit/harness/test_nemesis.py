@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.harness.nemesis import KINDS, kinds, schedule
+from tests.faults.harness.workloads import workload
 
 SEEDS = st.integers(0, 2**32)
 
@@ -47,3 +48,4 @@ def test_kinds_of_workloads() -> None:
     assert "session expired" in {kind.name for kind in kinds({"reader", "zookeeper"})}
     assert "session expired" not in {kind.name for kind in kinds({"reader", "kafka"})}
     assert "offsets reset" not in {kind.name for kind in kinds({"sink", "zookeeper"})}
+    assert not [kind.name for kind in kinds(workload("stream-kafka", kafka="4.3.1").traits) if "zookeeper" in kind.name]
