@@ -44,8 +44,8 @@ _WITH_HEADERS = f"{_COLUMNS}, headers array<struct<key: string, value: binary>>"
 def read(spark: SparkSession, topic: Topic, *, value_only: bool) -> DataFrame:
     """Return as many generated records as the topic has, of its shape."""
     spark.dataSource.register(MadeUp)
-    columns = "value binary" if value_only else _columns(topic)
-    return spark.read.format("made_up").schema(columns).options(**_options(topic, columns)).load()
+    columns, options = described(topic, "value binary" if value_only else "")
+    return spark.read.format("made_up").schema(columns).options(**options).load()
 
 
 def stream(spark: SparkSession, topic: Topic, per_trigger: int) -> DataFrame:
@@ -59,12 +59,32 @@ def stream(spark: SparkSession, topic: Topic, per_trigger: int) -> DataFrame:
 def repeat(frame: DataFrame, folder: Path, partitions: int) -> DataFrame:
     """Return a frame of as many rows as this one, which repeats its first rows."""
     frame.sparkSession.dataSource.register(Repeated)
-    records, sample = frame.count(), folder / "sample.arrow"
-    table = frame.limit(_BATCH).toArrow()
-    with pa.ipc.new_file(sample, table.schema) as file:
-        file.write_table(table)
+    records, sample = frame.count(), stored_sample(frame, folder)
     ends = ",".join([str(records // partitions)] * partitions)
     return frame.sparkSession.read.format("repeated").schema(frame.schema).options(sample=str(sample), ends=ends).load()
+
+
+def stored_sample(frame: DataFrame, folder: Path) -> Path:
+    """Write a frame's first rows to a file for `Repeated`, with the types that Sail derives from the columns."""
+    sample = folder / "sample.arrow"
+    table = frame.limit(_BATCH).toArrow()
+    table = table.cast(pa.schema([column.with_type(_type_on_sail(column.type)) for column in table.schema]))
+    with pa.ipc.new_file(sample, table.schema) as file:
+        file.write_table(table)
+    return sample
+
+
+def _type_on_sail(type: pa.DataType) -> pa.DataType:
+    """Return the type with Arrow's own name for the elements of a list, and with UTC."""
+    if pa.types.is_list(type):
+        return pa.list_(type.value_type)
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(type) else type
+
+
+def described(topic: Topic, columns: str = "") -> tuple[str, dict[str, str]]:
+    """Return the columns and options of `MadeUp` for as many records as the topic has, of its shape."""
+    columns = columns or _columns(topic)
+    return columns, _options(topic, columns)
 
 
 def write(frame: DataFrame) -> None:
@@ -92,10 +112,10 @@ class MadeUp(DataSource):
         return str(self.options["columns"])
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return _Reader(self.options["shape"], self._ends(), schema.fieldNames())
+        return _Reader(self.options["shape"], self._ends(), schema.names)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return _StreamReader(self.options["shape"], self._ends(), schema.fieldNames(), int(self.options["batches"]))
+        return _StreamReader(self.options["shape"], self._ends(), schema.names, int(self.options["batches"]))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         return _Writer()
