@@ -136,7 +136,7 @@ def ask_all(wires: Wires, honest: Mapping[str, Any]) -> dict[str, str]:
     return {name: fault for name, fault in faults.items() if fault}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def honest(cluster: LocalCluster) -> dict[str, Any]:
     """Answers of honest brokers to the calls that succeed."""
     answers = {}
