@@ -25,15 +25,18 @@ from tests.support.eventually import eventually
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_options(kind: str, transport: str) -> None:
-    """The package accepts the options of each workload."""
-    found = workload(kind, transport)
+@pytest.mark.parametrize("kafka", ["", "4.3.1"])
+def test_options(kind: str, transport: str, kafka: str) -> None:
+    """The package accepts the options of each workload, with and without ZooKeeper."""
+    found = workload(kind, transport, kafka=kafka)
     for member in found.member_names:
         options = parse_stream(found.source(member, "127.0.0.1:1/x", "127.0.0.1:2"))
         assert options.group is not None
         assert options.group.name == found.name
-    assert (found.sink("127.0.0.1:1/x").get("deliveryGuarantee") == "exactly-once") is found.is_exactly_once
-    assert parse_connection({"zookeeper.connect": found.sink("127.0.0.1:1/x")["zookeeper.connect"]}).zookeeper
+    sink = found.sink("127.0.0.1:1/x", "127.0.0.1:2")
+    assert (sink.get("deliveryGuarantee") == "exactly-once") is found.is_exactly_once
+    servers = {name: value for name, value in sink.items() if name in ("zookeeper.connect", "kafka.bootstrap.servers")}
+    assert (parse_connection(servers).zookeeper is None) is (kafka == "4.3.1")
 
 
 def test_short_errors() -> None:
