@@ -24,12 +24,14 @@ class Records(threading.Thread):
     Never gives up a record: after that, librdkafka's idempotent producer may write the following ones twice.
     """
 
-    def __init__(self, servers: str, topic: str, rate: int, journal: Journal) -> None:
+    def __init__(self, servers: str, topic: str, rate: int, journal: Journal, *, is_idempotent: bool = True) -> None:
         super().__init__(name=f"records of {topic}", daemon=True)
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
-                "enable.idempotence": True,
+                "enable.idempotence": is_idempotent,
+                "acks": "all",
+                "max.in.flight.requests.per.connection": 5 if is_idempotent else 1,
                 "message.timeout.ms": 0,
                 "linger.ms": 20,
                 "partitioner": "murmur2_random",

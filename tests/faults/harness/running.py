@@ -58,7 +58,9 @@ class Running:
         self.journal.add(workload.terms())
         self._create_topics()
         self.group: Group = self._group()
-        self._records = Records(cluster.bootstrap_servers, workload.name, rate, self.journal)
+        self._records = Records(
+            cluster.bootstrap_servers, workload.name, rate, self.journal, is_idempotent=workload.has_idempotence
+        )
         self.members = [self._member(name, network) for name in workload.member_names]
         self._samplers = [Sampler(self.group.sample, self.journal), Sampler(self._health, self.journal, _HEALTH_S)]
 

@@ -58,6 +58,11 @@ class Workload:
         return not self.kafka or version_tuple(self.kafka) < (4,)
 
     @property
+    def has_idempotence(self) -> bool:
+        """Whether the brokers accept idempotent producers."""
+        return not self.kafka or version_tuple(self.kafka) >= (0, 11)
+
+    @property
     def is_sink(self) -> bool:
         """Whether the records go to a sink instead of the journal."""
         return self.kind.startswith("sink")
