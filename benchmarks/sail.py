@@ -207,11 +207,8 @@ def _performance_tool(bench: Bench, work: Work) -> float:
         work.topic,
         *arguments,
     ]
-    shown = (
-        subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TOOL_LIMIT_S)
-        .stdout.strip()
-        .splitlines()[-1]
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TOOL_LIMIT_S)
+    shown = done.stdout.strip().splitlines()[-1]
     if work.is_write:  # "300000 records sent, 98684.2 records/sec (94.11 MB/sec), ..."
         return work.records / float(shown.split("records/sec")[0].split(",")[-1])
     return float(shown.split(",")[7]) / 1000  # fetch.time.ms

@@ -78,8 +78,6 @@ class Application:
         The program in ``tests/faults/drivers``.
     environment : mapping, optional
         Additional environment variables of all its processes.
-    pyspark : Path, optional
-        The folder of another pyspark than the installed one.
     """
 
     def __init__(
@@ -91,14 +89,12 @@ class Application:
         master: str | None = None,
         driver: str = "exactly_once_query.py",
         environment: Mapping[str, str] | None = None,
-        pyspark: Path | None = None,
     ) -> None:
         self._folder = folder
         self._driver = driver
         self._master = master or f"local[{cores},{task_failures}]"
         self._conf = {**_SMALL, **(conf or {})}
         self._environment = environment or {}
-        self._pyspark = Path(sys.prefix, "sail") if master == "sail" else pyspark
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.marks = folder / "marks"
@@ -182,10 +178,11 @@ class Application:
 
     def _launch(self) -> subprocess.Popen[str]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        paths = (self._pyspark, _DRIVERS / "injection", _ROOT, os.environ.get("PYTHONPATH"))
+        sail = [Path(sys.prefix, "sail")] if self._master == "sail" else []
+        paths = [*sail, _DRIVERS / "injection", _ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
         environ = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(str(path) for path in paths if path),
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "SPARK_LOCAL_DIRS": str(self._folder / "spark"),
             "ZKAFKA_TEST_FAULTS": str(self.marks),
             **self._environment,

@@ -24,7 +24,7 @@ _CORRELATION_BYTES = 4
 
 
 class LyingWire(Wire):
-    """A `Wire` of a plaintext listener that passes each response through `lie`, unless it is None.
+    """A `Wire` of a plaintext listener. It passes each response through `lie`, once this is set.
 
     Attributes
     ----------

@@ -11,11 +11,14 @@ from pathlib import Path
 from pyspark_zkafka.testing import cache_folder
 from tests.support.documentation import ROOT
 
-__all__ = ["pyspark_folder", "with_pyspark"]
+__all__ = ["with_pyspark"]
 
 
-def pyspark_folder(version: str) -> Path:
-    """Return a folder to import this version of pyspark from. It is installed once, into the cache."""
+def with_pyspark(version: str) -> dict[str, str]:
+    """Return the environment of a program that imports this version of pyspark, and the project's tests.
+
+    The version is installed once, into the cache, from where it precedes the installed one.
+    """
     folder = cache_folder() / f"pyspark-{version}"
     if not folder.is_dir():
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -26,10 +29,4 @@ def pyspark_folder(version: str) -> Path:
             if done.returncode != 0:
                 raise RuntimeError(f"pip could not install pyspark {version}: {done.stdout}{done.stderr}")
             made.rename(folder)
-    return folder
-
-
-def with_pyspark(version: str) -> dict[str, str]:
-    """Return the environment of a program that imports this version of pyspark, and the project's tests."""
-    folder = pyspark_folder(version)
     return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "SPARK_HOME": str(folder / "pyspark")}

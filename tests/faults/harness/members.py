@@ -17,8 +17,9 @@ from pyspark_zkafka.model.checkpoint import StreamOffset
 from tests.faults.harness.history import Event, Finished, Interrupted, Life
 from tests.faults.harness.journal import Journal
 from tests.faults.harness.sampling import UNREACHABLE
-from tests.faults.harness.workloads import PARTITIONS, Workload
+from tests.faults.harness.workloads import ENGINES, PARTITIONS, Workload
 from tests.support.applications import Application
+from tests.support.older_pyspark import with_pyspark
 from tests.support.processes import parent_of
 
 __all__ = ["Member", "MemberRequest", "finished", "shortened", "signal_process"]
@@ -74,14 +75,12 @@ class Member(threading.Thread):
         self.reads.touch()
         self.checkpoint = folder / f"{name}-checkpoint"
         master = "sail" if workload.engine == "sail" else f"local[{workload.cores},3]"
-        pyspark = workload.pyspark
         self.application = Application(
             folder / name,
             conf=_CONF,
             master=master,
             driver="harness_member.py",
-            environment={} if pyspark is None else {"SPARK_HOME": str(pyspark / "pyspark")},
-            pyspark=pyspark,
+            environment={} if workload.engine in ENGINES else with_pyspark(workload.engine),
         )
         self._source, self._sink = options
         self._foreach_slots = PARTITIONS if workload.in_foreach else 0

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 from pyspark_zkafka.testing.spec import version_tuple
 from tests.faults.harness.history import Terms
-from tests.support.older_pyspark import pyspark_folder
 
 __all__ = ["ENGINES", "KINDS", "PARTITIONS", "TRANSPORTS", "Workload", "kinds_of", "workload"]
 
@@ -46,11 +44,6 @@ class Workload:
         """The name of the workload, its topic and its group."""
         engine = "" if self.engine == "spark" else f"-{self.engine}"
         return f"{self.kind}-{self.transport}{engine}" + (f"-kafka-{self.kafka}" if self.kafka else "")
-
-    @property
-    def pyspark(self) -> Path | None:
-        """The folder of the version of pyspark, unless it is the installed one."""
-        return None if self.engine in ENGINES else pyspark_folder(self.engine)
 
     @property
     def has_zookeeper(self) -> bool:
@@ -144,10 +137,12 @@ def kinds_of(kafka: str) -> tuple[Kind, ...]:
     >>> kinds_of("4.3.1")[:2]
     ('batch', 'stream-kafka')
     """
-    without = {"stream-zookeeper"} if kafka and version_tuple(kafka) >= (4,) else set()
-    if kafka and version_tuple(kafka) < (0, 11):
-        without |= {"sink-exactly-once", "sink-exactly-once-foreach"}
-    return tuple(kind for kind in KINDS if kind not in without)
+    possible = [workload(kind, kafka=kafka) for kind in KINDS]
+    return tuple(
+        one.kind
+        for one in possible
+        if (one.has_zookeeper or one.kind != "stream-zookeeper") and (one.has_idempotence or not one.is_exactly_once)
+    )
 
 
 def _zookeeper(member: str, connect: str) -> dict[str, str]:
