@@ -119,6 +119,8 @@ def connection_error(error: Exception, doing: str, *, answered: bool = True) -> 
     if isinstance(error, ZKafkaError):
         return error
     text = f"{doing}: {error}"
+    if isinstance(error, MalformedResponse):
+        return KAFKA_ERROR(f"{text}; a server that is not a broker, or a proxy, may have answered")
     if isinstance(error, ConnectionLost):
         return BROKERS_UNAVAILABLE(f"{text}; {CLOSED if error.is_silent and not answered else UNREACHABLE}")
     if isinstance(error, MechanismRefused):
@@ -129,8 +131,6 @@ def connection_error(error: Exception, doing: str, *, answered: bool = True) -> 
         return REFUSED_BY_BROKER(f"{text}; {KERBEROS_REMEDY if 'GSSAPI' in text else LOGIN_REMEDY}")
     if isinstance(error, TlsRefused):
         return REFUSED_BY_BROKER(f"{text}; {TLS_REMEDY}")
-    if isinstance(error, MalformedResponse):
-        return KAFKA_ERROR(f"{text}; a server that is not a broker, or a proxy, may have answered")
     if isinstance(error, UnknownVersion):
         return KAFKA_ERROR(f"{text}; the broker is too old for this")
     return KAFKA_ERROR(f"{text}; check kafka.*")

@@ -215,7 +215,7 @@ class BrokerRequests:
                 if response is not None:
                     self._is_answered = True
                     return read(response)
-            except (ConnectionLost, MalformedResponse, LoginRefused, TlsRefused) as error:
+            except (ConnectionLost, LoginRefused, TlsRefused) as error:
                 if not (failed and deadline.has_passed):  # the last attempt is cut short
                     last = error
                 failed[str(error)] += 1
@@ -304,7 +304,7 @@ class _Settling(Generic[K, A]):
 
     def _lose(self, address: Address, keys: Sequence[K], error: Exception) -> list[K]:
         """Note an error of a connection; return the keys to ask about again."""
-        is_lost = isinstance(error, ConnectionLost)
+        is_lost = isinstance(error, ConnectionLost) and not isinstance(error, MalformedResponse)
         self._unstable.difference_update(keys)
         for key in keys:
             if not (is_lost and key in self.failed and self._deadline.has_passed):  # the last attempt is cut short

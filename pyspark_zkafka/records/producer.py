@@ -81,7 +81,7 @@ _ADVANCE_S = 0.01
 _STALLED_S = 0.1
 _NO_PROGRESS = -1, 0.0
 _METADATA_TIMEOUT_S = 30.0
-_ANSWER_S = 1.0
+_ANSWER_S = 3.0
 _CREATION_S = 10.0
 _MISSING_ANSWERS = 3
 _MISSING_PAUSE_S = 0.5
@@ -202,7 +202,7 @@ class Sender(Protocol):
     def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
         """Request the brokers' error code for a topic, and the leader of each partition (-1 without a leader).
 
-        Raises BrokersUnavailable if no broker answers, and ClusterStateError (``REFUSED_BY_BROKER``) if brokers refuse the
+        Raises BrokersUnavailable if no broker answers in time, and ClusterStateError (``REFUSED_BY_BROKER``) if brokers refuse the
         login or the certificate.
         """
 
@@ -382,9 +382,9 @@ class CountingProducer:
         deadline = Deadline.after(float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf, self._clock)
         first_answer = deadline.or_sooner(Deadline.after(_CREATION_S, self._clock))
         known = 0
-        while not (deadline if known else first_answer).has_passed:
+        while (left_s := (deadline if known else first_answer).left_s) > 0:
             with suppress(ZKafkaError):  # the cause is reported when the records are not delivered
-                known = len(self._sender.leaders(topic, _ANSWER_S)[1])
+                known = len(self._sender.leaders(topic, min(left_s, _METADATA_TIMEOUT_S))[1])
                 if not 0 < known < needed:
                     break
             self._sender.poll(0.2)

@@ -105,15 +105,24 @@ class Client:
         return connection
 
     def metadata(
-        self, topics: Collection[str] | None, deadline: Deadline | None = None, *, create: bool = False
+        self,
+        topics: Collection[str] | None,
+        deadline: Deadline | None = None,
+        limit: Deadline | None = None,
+        *,
+        create: bool = False,
     ) -> Metadata | None:
         """Request the metadata of topics, or of all topics with None, from one broker.
 
         Returns None if there is no connection at the deadline, by default in three seconds. The next call then continues to
-        connect. With a connection, blocks for a round trip. Raises ConnectionLost and Unsupported. After a failure, the
-        next call asks another broker.
+        connect. With a connection, blocks for a round trip, which the `limit` ends. Raises ConnectionLost and Unsupported.
+        After a failure, the next call asks another broker.
         """
-        response = self.ask_any(lambda c: topics_request(c.version(METADATA), topics, create=create), deadline)
+
+        def request(connection: Connection) -> Request:
+            return topics_request(connection.version(METADATA), topics, create=create)
+
+        response = self.ask_any(request, deadline, limit=limit)
         if response is None:
             return None
         found = read_topics(response, topics)

@@ -42,10 +42,6 @@ class TlsRefused(Unsupported):
     """A TLS handshake that one side refuses."""
 
 
-class MalformedResponse(Unsupported):
-    """A response that does not follow its schema."""
-
-
 class LoginRefused(Unsupported):
     """A login that a broker refuses. Each further attempt counts towards a lock-out of the user."""
 
@@ -71,6 +67,10 @@ class ConnectionClosed(ConnectionLost):
     """A connection that the server has closed."""
 
     is_silent = True
+
+
+class MalformedResponse(ConnectionLost):
+    """A response that does not follow its schema."""
 
 
 @contextmanager

@@ -33,21 +33,9 @@ COUNT = 2000
 """Records in each partition."""
 DETECTED = {name: lie for name, lie in LIES.items() if not re.search("flipped|noise", name)}
 """Lies that cannot be mistaken for the truth."""
-INTACT = (
-    "slow",
-    "silent",
-    "silent after a greeting",
-    "cut",
-    "cut in the length",
-    "too short",
-    "too long",
-    "negative",
-    "2 GiB",
-)
-"""Lies with the bytes of true answers. Others hand a read to librdkafka, whose versions so far crash on some of them."""
 READ_LIMIT_S = 60.0
-WRITE_LIMIT_S = 45.0
-"""The delivery's time-out, after up to 25 s of questions for the topic's partitions."""
+WRITE_LIMIT_S = 32.0
+"""The delivery's time-out, after as long for the topic's partitions and one request of 12 s without an answer."""
 ROWS = StructType([StructField("value", BinaryType()), StructField("offset", LongType())])
 VALUES = StructType([StructField("value", BinaryType())])
 
@@ -176,7 +164,7 @@ def test_exchanged_addresses(cluster: LocalCluster, honest: dict[str, Any]) -> N
         assert ask_all(wires, honest) == {}
 
 
-@pytest.mark.parametrize("name", INTACT)
+@pytest.mark.parametrize("name", LIES)
 def test_reads(cluster: LocalCluster, name: str) -> None:
     """Tasks whose brokers begin to lie read all records, or fail in time."""
     with open_wires(cluster) as wires, ThreadPoolExecutor(len(PARTITIONS)) as threads:
@@ -195,7 +183,7 @@ def test_reads(cluster: LocalCluster, name: str) -> None:
                     found += batch["offset"].to_pylist()
                 return found
 
-            return outcome(rows, lambda found: found == list(range(COUNT)), READ_LIMIT_S)
+            return outcome(rows, lambda found: name not in DETECTED or found == list(range(COUNT)), READ_LIMIT_S)
 
         wires.lie(LIES[name])
         assert [fault for fault in threads.map(read, splits) if fault] == []

@@ -243,9 +243,14 @@ class Fetcher:
         try:
             yield
         except ConnectionLost as error:
-            self._in_flight = None
-            self._errors.note(str(error))
-            self._retry_later(self._client.settings.reconnect_backoff)
+            self._lose(error)
+
+    def _lose(self, error: ConnectionLost) -> None:
+        """Note the error, and look the leader up again after a back-off."""
+        self._in_flight = None
+        remedy = "; if this continues, set transport to librdkafka" if isinstance(error, MalformedResponse) else ""
+        self._errors.note(f"{error}{remedy}")
+        self._retry_later(self._client.settings.reconnect_backoff)
 
     def _wait(self, deadline: Deadline) -> bool:
         """Wait until a request may be sent or a response received. Returns False if the deadline comes first."""
@@ -414,11 +419,12 @@ class Fetcher:
         """Feed the records, move past them, and request the next records."""
         fed = self._feed(data.records, data.aborted if self._settings.read_committed else None)
         if fed.malformed:
-            raise MalformedResponse(f"a record batch of wrong length after offset {max(self._offset, fed.next_offset)}")
+            after = max(self._offset, fed.next_offset)
+            self._lose(MalformedResponse(f"a record batch of wrong length after offset {after}"))
         if fed.exhausted or (fed.size and fed.next_offset <= self._offset):
             raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
         if not fed.size:
-            return fed  # the decoder reports the error in the first batch
+            return fed  # malformed, or the decoder reports the error in the first batch
         # The first batch may start before the offset, or after a gap.
         offsets = fed.next_offset - min(fed.first_offset, self._offset)
         self._client.fetch_sizes.note(self._partition.topic, offsets, fed.size)

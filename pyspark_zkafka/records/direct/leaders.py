@@ -23,7 +23,7 @@ from pyspark_zkafka.records.direct.settings import ProduceSettings
 from pyspark_zkafka.retries import Deadline
 from pyspark_zkafka.wire.client import Client
 from pyspark_zkafka.wire.connection import Buffer, Connection
-from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, MalformedResponse, TlsRefused, Unsupported
+from pyspark_zkafka.wire.protocol import ConnectionLost, LoginRefused, TlsRefused, Unsupported
 
 _LATE_RESPONSE_S = 3.0
 REFUSED_PAUSE_S = 3.0
@@ -140,7 +140,7 @@ class LeaderConnections:
                 self.require_supported(found.connection)
                 self._failures.pop(broker, None)
             return done
-        except (ConnectionLost, MalformedResponse, LoginRefused, TlsRefused) as error:
+        except (ConnectionLost, LoginRefused, TlsRefused) as error:
             self._lose(broker, error)
         except Unsupported as why:
             self.unsupported = why
@@ -194,7 +194,7 @@ class LeaderConnections:
                 # Restart the time-outs of later requests: on a slow link, they have waited for this response. A
                 # throttling broker delays them further.
                 leader.in_flight = deque((later, max(at, now + throttle_s)) for later, at in leader.in_flight)
-        except (ConnectionLost, MalformedResponse, Unsupported) as error:
+        except (ConnectionLost, Unsupported) as error:
             self._lose(broker, error)
 
     def _answer(self, request: Produce, answers: Mapping[TopicPartition, Produced], now: float) -> None:

@@ -42,7 +42,6 @@ from pyspark_zkafka.wire.metadata_messages import Metadata, TopicMetadata
 from pyspark_zkafka.wire.protocol import (
     ConnectionLost,
     LoginRefused,
-    MalformedResponse,
     Request,
     TlsRefused,
     Unsupported,
@@ -131,7 +130,7 @@ class DirectSender(Sender):
             else:
                 coordinator = Coordinator(transactional_id, TRANSACTION)
                 self._coordinators.find(coordinator, deadline, self._connections.require_supported)
-        except (ConnectionLost, MalformedResponse) as error:
+        except (ConnectionLost) as error:
             self._report(error)  # tried again when there are rows
         except BaseException:
             self.__exit__()
@@ -236,7 +235,7 @@ class DirectSender(Sender):
         failed: Exception = ConnectionLost("no response in time")
         while True:
             try:
-                found = self._client.metadata([topic], deadline, create=self._settings.creates_topics)
+                found = self._client.metadata([topic], deadline, deadline, create=self._settings.creates_topics)
             except (ConnectionLost, Unsupported) as error:
                 failed = error
                 self._report(error)
@@ -362,7 +361,7 @@ class DirectSender(Sender):
         except LoginRefused as error:
             self._ask_at = now + REFUSED_PAUSE_S
             self._report(error)
-        except (ConnectionLost, MalformedResponse, TlsRefused) as error:
+        except (ConnectionLost, TlsRefused) as error:
             self._report(error)
         except Unsupported as why:
             self._connections.unsupported = why

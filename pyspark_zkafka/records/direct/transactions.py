@@ -49,7 +49,6 @@ from pyspark_zkafka.wire.protocol import (
     Address,
     ConnectionLost,
     LoginRefused,
-    MalformedResponse,
     Request,
     TlsRefused,
     Unsupported,
@@ -398,7 +397,7 @@ class CoordinatorConnections:
         except LoginRefused as error:
             self._ask_at = self._client.clock() + REFUSED_PAUSE_S
             self._note(error)
-        except (ConnectionLost, MalformedResponse, TlsRefused) as error:
+        except (ConnectionLost, TlsRefused) as error:
             self._failures += 1
             self._note(error)
         except Unsupported as why:

@@ -146,13 +146,24 @@ def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
 
 @pytest.mark.parametrize("place", [4, *seldom(0, 7)])
 def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int) -> None:
-    """After a response that violates its schema, librdkafka continues the read, and each record is read once."""
+    """After a response that violates its schema, the read connects again and reads each record once."""
     with (
         FaultyWire(zkafka_cluster.port(0), flip(place)) as wire,
         direct_reader(topic, wire.address) as (left, reader),
     ):
         check(list(reader.batches()))
-    assert left
+    assert not left
+
+
+def test_only_damaged_responses(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """If no response follows its schema, the read ends at its time-out, and the error names the other transport."""
+    with (
+        FaultyWire(zkafka_cluster.port(0), flip(4), faulty=1000) as wire,
+        direct_reader(topic, wire.address, timeout_ms=3000) as (left, reader),
+        pytest.raises(BrokersUnavailable, match="no records from the brokers for 3000 ms.* set transport to librdkafka"),
+    ):
+        list(reader.batches())
+    assert not left
 
 
 def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
