@@ -24,7 +24,7 @@ from pyspark_zkafka.wire import (
     protocol,
     topic_messages,
 )
-from pyspark_zkafka.wire.protocol import Api, Reader, Request, Unsupported, unsigned_varint
+from pyspark_zkafka.wire.protocol import Api, MalformedResponse, Reader, Request, Unsupported, unsigned_varint
 
 TP = TopicPartition("t", 0)
 PARTS = [FetchPartition(TP, bytes(16), 0), FetchPartition(TP._replace(partition=1), bytes(16), 0)]
@@ -65,8 +65,8 @@ RESPONSES = st.lists(st.one_of(st.binary(max_size=8), st.integers(0, 3).map(lamb
 @given(data=RESPONSES)
 @pytest.mark.parametrize("asked", REQUESTS)
 def test_any_bytes(asked: Request, data: bytes) -> None:
-    """Any response is decoded, or raises `Unsupported`, which leaves it to librdkafka."""
-    with suppress(Unsupported):
+    """Any response is decoded, or raises an error of the protocol."""
+    with suppress(MalformedResponse, Unsupported):
         READERS[asked.api](asked.reader(data))
 
 
