@@ -256,6 +256,8 @@ class Connection:
             try:
                 half = Deadline.after(deadline.left_s / 2, deadline.clock)
                 self._supported = yield from self._request_versions(half)
+            except MalformedResponse:
+                raise
             except ConnectionLost as lost:
                 self._supported = yield from self._find_dialect(deadline, lost)
         if self._settings.login is not None:

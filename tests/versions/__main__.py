@@ -26,10 +26,11 @@ _LIMIT_S = 300
 
 def refusal(work: str, kafka: str, engine: str) -> str | None:
     """Return the condition that must refuse a kind of work, or None if it must work."""
-    first = {"group in Kafka": (0, 9), "exactly once": (0, 11)}.get(work, (0,))
     if work == "exactly once" and engine == "sail":
         return "UNSUPPORTED_ENGINE"
-    return "BROKERS_TOO_OLD" if version_tuple(kafka) < first else None
+    if work == "exactly once" and version_tuple(kafka) < (0, 11):
+        return "BROKERS_TOO_OLD"
+    return "NO_COORDINATORS" if work == "group in Kafka" and version_tuple(kafka) < (0, 9) else None
 
 
 def is_applicable(work: str, kafka: str, engine: str) -> bool:

@@ -270,6 +270,17 @@ def test_brokers_before_0_10(without_versions: bytes | None, metadata: bytes | N
         assert len(versions) == (2 if release is None else 1)
 
 
+def test_malformed_versions() -> None:
+    """A broker with a malformed answer to ApiVersions is not asked again as an old broker, and its socket is closed."""
+    with ScriptedBroker(lambda request: answered(request, b"?"), ranges=None) as broker:
+        connection = connection_to(broker.address)
+        connection.begin_opening(soon())
+        with pytest.raises(MalformedResponse):
+            open_in_steps(connection)
+        assert not connection.is_open
+        assert (broker.connections, [request.api for request in broker.received]) == (1, [18])
+
+
 def open_in_steps(connection: Connection) -> None:
     """Open a connection in many calls."""
     while not connection.continue_opening(soon(0)):
