@@ -52,6 +52,7 @@ class Works:
     def __init__(self, spark: SparkSession, place: Place) -> None:
         self._spark = spark
         self._place = place
+        self._name = f"versions-{place.engine}"
         self._brokers = {"kafka.bootstrap.servers": place.bootstrap_servers}
 
     def read(self) -> None:
@@ -78,7 +79,7 @@ class Works:
         """Write the same rows twice, as a job that is repeated."""
         options = {**self._brokers, "topic": self._place.exact_target, "deliveryGuarantee": "exactly-once"}
         for _ in range(2):
-            _save(self._rows(), {**options, "writerName": "versions", "batchId": "1"})
+            _save(self._rows(), {**options, "writerName": self._name, "batchId": "1"})
         self._require_rows(self._place.exact_target)
 
     def _rows(self) -> DataFrame:
@@ -91,7 +92,7 @@ class Works:
         _require(written, list(range(ROWS)))
 
     def _stream(self, connection: dict[str, str], membership: dict[str, str]) -> None:
-        group = {"group.id": "versions", "auto.offset.reset": "earliest", **membership}
+        group = {"group.id": self._name, "auto.offset.reset": "earliest", **membership}
         source = self._spark.readStream.format("zkafka").options(**connection, **group, subscribe=self._place.source)
         rows: list[Any] = []
         writer = source.load().writeStream.foreachBatch(lambda batch, number: rows.extend(batch.collect()))
@@ -101,7 +102,7 @@ class Works:
             query.processAllAvailable()  # a micro-batch is committed when the next one is planned
             query.stop()
         _require_each_record_once(rows)
-        view = self._spark.read.format("zkafka").options(**connection, **{"view": "offsets", "group.id": "versions"})
+        view = self._spark.read.format("zkafka").options(**connection, **{"view": "offsets", "group.id": self._name})
         committed = {row.partition: row.offset for row in view.load().collect()}
         _require(committed, dict.fromkeys(range(PARTITIONS), RECORDS))
 
