@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -68,6 +69,17 @@ def test_any_bytes(asked: Request, data: bytes) -> None:
     """Any response is decoded, or raises an error of the protocol."""
     with suppress(MalformedResponse, Unsupported):
         READERS[asked.api](asked.reader(data))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", REQUESTS)
+def test_ten_thousand_responses(asked: Request) -> None:
+    """Ten thousand random responses in each version are decoded, or raise an error of the protocol."""
+    numbers = random.Random(f"{asked.api.key} {asked.version}")
+    for _ in range(10_000):
+        parts = [numbers.choice((numbers.randbytes(7), numbers.randrange(4).to_bytes(4, "big"))) for _ in range(12)]
+        with suppress(MalformedResponse, Unsupported):
+            READERS[asked.api](asked.reader(b"".join(parts)[: numbers.randrange(60)]))
 
 
 @given(st.integers(0, 2**32 - 1))
