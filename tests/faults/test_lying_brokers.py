@@ -18,11 +18,12 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import ClusterSnapshot
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.source import ZKafkaDataSource
 from pyspark_zkafka.testing import LocalCluster
 from tests.faults.harness.network import proxied_ports, wired_cluster
-from tests.support.broker_calls import CALLS, COMMITTED, GROUPS, PARTITIONS, TOPIC
-from tests.support.lying_wire import LIES, Lie, LyingWire
+from tests.support.broker_calls import CALLS, COMMITTED, GROUPS, LOST, PARTITIONS, TOPIC
+from tests.support.lying_wire import LIES, Lie, LyingWire, moves
 from tests.support.topics import arrived
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -63,6 +64,13 @@ class Wires:
     def lie(self, lie: Lie) -> None:
         for wire in self._wires:
             wire.lie = lie
+
+    def move(self, broker: int, to: LyingWire) -> None:
+        """Lead a broker's new address to it, and end its old one."""
+        old = self._wires[broker]
+        for wire in (*self._wires, to):
+            wire.lie = moves(old.port, to.port)
+        old.cut()
 
     @property
     def lies(self) -> int:
@@ -162,6 +170,32 @@ def test_exchanged_addresses(cluster: LocalCluster, honest: dict[str, Any]) -> N
     """Calls end in the same way if each broker's address leads to another broker."""
     with open_wires(cluster, away=1) as wires:
         assert ask_all(wires, honest) == {}
+
+
+def test_a_moved_broker(cluster: LocalCluster, honest: dict[str, Any]) -> None:
+    """Clients that were connected to a broker reach it at its new address, in all calls."""
+    found, took = {}, {}
+    with (
+        open_wires(cluster) as wires,
+        LyingWire(proxied_ports(cluster)[LOST][0]) as moved,
+        ExitStack() as opened,
+        ThreadPoolExecutor(len(honest)) as threads,
+    ):
+        clients = {name: opened.enter_context(client(wires, name)) for name in honest}
+        for admin in clients.values():
+            admin.list_offsets(dict.fromkeys(PARTITIONS, LATEST))
+        wires.move(LOST, moved)
+
+        def run(name: str) -> None:
+            began = time.monotonic()
+            found[name] = CALLS[name].do(clients[name])
+            took[name] = time.monotonic() - began
+
+        list(threads.map(run, honest))
+        assert moved.lies
+    assert {name for name in honest if name != "snapshot" and found[name] != honest[name]} == set()
+    assert found["snapshot"].topics == honest["snapshot"].topics
+    assert {name for name in honest if took[name] > CALLS[name].waits * TIMEOUT_S + SLACK_S} == set()
 
 
 @pytest.mark.parametrize("name", LIES)

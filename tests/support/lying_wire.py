@@ -13,7 +13,7 @@ from contextlib import suppress
 from tests.support.scripted_broker import API_VERSIONS, framed, versions
 from tests.support.wire import Wire, hang_up
 
-__all__ = ["LIES", "Lie", "LyingWire"]
+__all__ = ["LIES", "Lie", "LyingWire", "moves"]
 
 Lie = Callable[[int, bytes], "Iterator[bytes]"]
 """Yields what to send instead of a response, given the key of its API and its frame without the length.
@@ -119,6 +119,11 @@ def _with_body(change: Callable[[bytes], bytes]) -> Lie:
         yield framed(data[:_CORRELATION_BYTES] + (body if api == API_VERSIONS else change(body)))
 
     return lie
+
+
+def moves(port: int, to: int) -> Lie:
+    """Give a broker's new port instead of its old one."""
+    return _with_body(lambda body: body.replace(struct.pack(">i", port), struct.pack(">i", to)))
 
 
 def _claims(ranges: Mapping[int, tuple[int, int]]) -> Lie:

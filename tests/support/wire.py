@@ -60,6 +60,11 @@ class Wire:
         self._listener.close()
 
     @property
+    def port(self) -> int:
+        """The port to use instead of the server's."""
+        return self._port
+
+    @property
     def address(self) -> str:
         """``127.0.0.1:port``, an address to use instead of the server's."""
         return f"{LOOPBACK}:{self._port}"

@@ -160,7 +160,7 @@ def test_only_damaged_responses(zkafka_cluster: LocalCluster, topic: str) -> Non
     with (
         FaultyWire(zkafka_cluster.port(0), flip(4), faulty=1000) as wire,
         direct_reader(topic, wire.address, timeout_ms=3000) as (left, reader),
-        pytest.raises(BrokersUnavailable, match="no records from the brokers for 3000 ms.* set transport to librdkafka"),
+        pytest.raises(BrokersUnavailable, match=r"no records from the brokers for 3000 ms.* set transport to librdkafka"),
     ):
         list(reader.batches())
     assert not left

@@ -374,7 +374,7 @@ def test_cut_responses(api: str, sample: str, version: int, data: bytes) -> None
 # As 32 bits, 16 bits and a varint, these are large or negative.
 @pytest.mark.parametrize("hostile", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe"])
 def test_damaged_responses(hostile: bytes) -> None:
-    """Hostile numbers in any place are read as values, or raise an error of the protocol. No other error leaves a reader."""
+    """Hostile numbers in any place are read as values, or raise an error of the protocol, and no other error."""
     for api, _, version, data in recorded(RESPONSE):
         if version in (APIS[api].oldest, APIS[api].flexible, APIS[api].newest):
             for at in range(4, len(data)):
