@@ -202,8 +202,8 @@ class Sender(Protocol):
     def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
         """Request the brokers' error code for a topic, and the leader of each partition (-1 without a leader).
 
-        Raises BrokersUnavailable if no broker answers in time, and ClusterStateError (``REFUSED_BY_BROKER``) if brokers refuse the
-        login or the certificate.
+        Raises BrokersUnavailable if no broker answers in time, and ClusterStateError (``REFUSED_BY_BROKER``) if brokers
+        refuse the login or the certificate.
         """
 
 

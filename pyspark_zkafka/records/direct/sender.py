@@ -130,7 +130,7 @@ class DirectSender(Sender):
             else:
                 coordinator = Coordinator(transactional_id, TRANSACTION)
                 self._coordinators.find(coordinator, deadline, self._connections.require_supported)
-        except (ConnectionLost) as error:
+        except ConnectionLost as error:
             self._report(error)  # tried again when there are rows
         except BaseException:
             self.__exit__()
