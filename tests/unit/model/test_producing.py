@@ -1,40 +1,94 @@
-"""The delivery timeout of a task's batches, and what is sent before the producer id changes."""
+"""What an idempotent producer sends next: order, sequences, sizes, retries, the delivery timeout, and its failure."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import pytest
 
 from pyspark_zkafka.model.error_codes import NONE
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import OVERDUE, Batch, Produce, ProducerId, Producing
+from pyspark_zkafka.model.producing import (
+    DUPLICATE,
+    OUT_OF_ORDER,
+    OVERDUE,
+    SEQUENCES,
+    Batch,
+    Failed,
+    Produce,
+    ProducerId,
+    Producing,
+)
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_PRODUCER_ID = 6, 7, 10, 19, 59
+T0, T1, T2, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("u", 0)
+NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNAUTHORISED, UNKNOWN_PRODUCER_ID = 6, 7, 10, 19, 29, 59
+SERVER_ERROR = -1
 Event = Callable[[Producing, int], None]
 
 
 def halves(batch: Batch) -> tuple[Batch, Batch]:
-    return Batch(batch.partition, 1, 5, 0.0), Batch(batch.partition, batch.records - 1, 5, 0.0)
+    return Batch(batch.partition, 1, 6, 0.0), Batch(batch.partition, batch.records - 1, 6, 0.0)
 
 
-def producing(*waiting: Batch) -> Producing:
+def producing(*waiting: Batch, transactional: bool = False) -> Producing:
     """Return a task with batches that has then been started, with broker 1 as the leader of all partitions."""
-    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    task = Producing(
+        delivery_timeout_s=120.0,
+        retry_backoff_s=0.1,
+        most_request_bytes=10,
+        halves=halves,
+        transactional=transactional,
+    )
     for batch in waiting:
         task.add(batch)
-    task.lead({T0: 1, T1: 1})
+    task.lead({T0: 1, T1: 1, T2: 1, U0: 1})
     task.start(ProducerId(7, 0))
     return task
 
 
+def two_records(partition: TopicPartition = T0, size_bytes: int = 10) -> Batch:
+    return Batch(partition, 2, size_bytes, 0.0)
+
+
+def send(task: Producing, now: float = 0.0) -> list[Produce]:
+    """Return the requests that are sent if all brokers are ready."""
+    return task.requests(now, lambda broker: True)
+
+
+def answer(
+    task: Producing, request: Produce, code: int, *, now: float = 0.0, removed: Collection[TopicPartition] = ()
+) -> None:
+    """Answer a request with the same code for all its partitions."""
+    codes = {batch.partition: code for batch in request.batches}
+    task.answer(request.number, request.broker, codes, now, removed)
+
+
+def written(task: Producing, now: float = 0.0) -> list[Batch]:
+    """Return the batches that are sent, in this order, while brokers acknowledge every request."""
+    found: list[Batch] = []
+    while requests := send(task, now):
+        for request in requests:
+            found += request.batches
+            answer(task, request, NONE, now=now)
+    return found
+
+
+def known_to_broker(*, transactional: bool = False) -> Producing:
+    """Return a task whose first batch, one record of T0, is acknowledged, so that the broker knows the producer."""
+    task = producing(Batch(T0, 1, 10, 0.0), transactional=transactional)
+    task.register([T0])
+    written(task)
+    return task
+
+
 def refused(code: int) -> Event:
-    def answer(task: Producing, number: int) -> None:
+    def refuse(task: Producing, number: int) -> None:
         task.answer(number, 1, {T0: code}, 127.0)
 
-    return answer
+    return refuse
 
 
 def lose_connection(task: Producing, number: int) -> None:
@@ -111,3 +165,373 @@ def test_brokers_that_remember_one_batch() -> None:
     assert task.requests(0.0, lambda broker: True) == []
     task.answer(request.number, 1, {batch.partition: NONE for batch in request.batches}, 0.0)
     assert len(task.requests(0.0, lambda broker: True)) == 1
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+
+def test_sequences() -> None:
+    """The sequences of a partition's batches follow each other without a gap, and start again at 0 after the largest."""
+    records = [3, SEQUENCES - 4, 5, 1]
+    task = producing(*(Batch(T0, n, 10, 0.0) for n in records), two_records(T1))
+    assert [batch.sequence for batch in written(task) if batch.partition == T0] == [0, 3, SEQUENCES - 1, 4]
+    assert task.delivered == {T0: SEQUENCES + 5, T1: 2}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "together"),
+    [
+        pytest.param([5, 5], [T0, T1], id="exactly full"),
+        pytest.param([4, 4, 4], [T0, T1], id="the third is too much"),
+        pytest.param([5, 6, 5], [T0, T2], id="a later batch fits"),
+        pytest.param([11, 1], [T0], id="larger than a request"),
+    ],
+)
+def test_size_of_requests(sizes: list[int], together: list[TopicPartition]) -> None:
+    """A request takes batches of several partitions up to its largest size, and a larger batch alone."""
+    task = producing(*(two_records(tp, size) for tp, size in zip((T0, T1, T2), sizes, strict=False)))
+    first, *rest = send(task)
+    assert [batch.partition for batch in first.batches] == together
+    assert len(rest) == (1 if len(together) < len(sizes) else 0)
+
+
+def test_requests_to_leaders() -> None:
+    """Each batch is sent to the leader of its partition, if this broker is ready, under the producer id."""
+    task = producing(two_records(T0), two_records(T1))
+    task.lead({T1: 2})
+    (request,) = task.requests(0.0, lambda broker: broker == 2)
+    assert (request.broker, request.producer) == (2, ProducerId(7, 0))
+    assert [batch.partition for batch in request.batches] == [T1]
+    (request,) = send(task)
+    assert (request.broker, request.batches[0].partition) == (1, T0)
+
+
+def test_batches_in_flight() -> None:
+    """A broker that does not know the producer gets one batch of a partition, and then five that are not acknowledged."""
+    task = producing(*(two_records() for _ in range(9)))
+    (first,) = send(task)
+    answer(task, first, NONE)
+    second, *others = send(task)
+    assert len(others) == 4
+    for request in others:  # the broker must still remember the second batch
+        answer(task, request, NONE)
+    assert send(task) == []
+    answer(task, second, NONE)
+    assert len(send(task)) == 3
+
+
+def test_producer_id() -> None:
+    """The first batch needs a producer id, and is sent as soon as there is one."""
+    task = Producing(delivery_timeout_s=120.0, retry_backoff_s=0.1, most_request_bytes=10, halves=halves)
+    task.lead({T0: 1})
+    assert not task.needs_producer
+    task.add(two_records())
+    assert task.needs_producer
+    assert send(task) == []
+    task.start(ProducerId(7, 0))
+    assert not task.needs_producer
+    assert len(send(task)) == 1
+
+
+def test_transaction() -> None:
+    """In a transaction, a batch is sent once its partition is registered, and each transaction registers it again."""
+    task = producing(two_records(T1), two_records(T0), transactional=True)
+    assert task.unregistered([T2]) == [T0, T1, T2]
+    assert send(task) == []
+    task.register([T1])
+    assert [batch.partition for batch in written(task)] == [T1]
+    assert task.unregistered() == [T0]
+    task.end_transaction()
+    assert task.unregistered([T1]) == [T0, T1]
+
+
+def test_no_transaction() -> None:
+    """Without transactions, there is nothing to register."""
+    assert producing(two_records()).unregistered([T1]) == []
+
+
+# --- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [NONE, DUPLICATE])
+def test_acknowledged(code: int) -> None:
+    """An acknowledged batch, or one that a broker knows already, is delivered and leaves the queue."""
+    task = producing(two_records(size_bytes=4), two_records(size_bytes=7), two_records(T1, size_bytes=3))
+    assert task.queued_bytes == 14
+    (first,) = send(task)
+    answer(task, first, code)
+    assert task.delivered == {T0: 2, T1: 2}
+    assert task.queued_bytes == 7
+    assert [batch.size_bytes for batch in task.open_batches()] == [7]
+
+
+@pytest.mark.parametrize("codes", [(NOT_ENOUGH_REPLICAS, OUT_OF_ORDER), (NOT_LEADER, NOT_LEADER), (TIMED_OUT, TIMED_OUT)])
+@pytest.mark.parametrize("answered", [(0, 1), (1, 0)])
+def test_retries_in_order(codes: tuple[int, int], answered: tuple[int, int]) -> None:
+    """Refused batches are sent again one at a time, before later batches, with the same sequences and in the same order."""
+    task = known_to_broker()
+    batches = [two_records() for _ in range(3)]
+    for batch in batches[:2]:
+        task.add(batch)
+    requests = send(task)
+    task.add(batches[2])
+    for n in answered:
+        answer(task, requests[n], codes[n])
+    task.lead({T0: 1})
+    assert send(task, 0.0999) == []
+    (again,) = send(task, 0.1)
+    assert again.batches == (batches[0],)
+    answer(task, again, NONE)
+    assert written(task, 0.1) == batches[1:]
+    assert [batch.sequence for batch in batches] == [1, 3, 5]
+    assert task.failed is None
+
+
+@pytest.mark.parametrize(
+    ("code", "may_be_written", "needs_leader"),
+    [
+        (NOT_LEADER, True, True),
+        (TIMED_OUT, True, False),
+        (NOT_ENOUGH_REPLICAS, False, False),
+        (TOO_LARGE, False, False),
+    ],
+)
+def test_refused(code: int, may_be_written: bool, needs_leader: bool) -> None:
+    """A refused batch stays queued, says whether it may be in the log, and is sent to another leader where that helps."""
+    batch = two_records()
+    task = producing(batch)
+    answer(task, *send(task), code)
+    assert (batch.may_be_written, batch.is_unanswered, batch.answer) == (may_be_written, False, code)
+    assert task.without_leader() == ([T0] if needs_leader else [])
+    assert task.failed is None
+    assert task.queued_bytes == 10
+
+
+def test_lost_connection() -> None:
+    """A lost connection's batches are sent again to the next leader, and no other batches are."""
+    lost, other = two_records(T0), two_records(T1)
+    task = producing(lost, other)
+    task.lead({T1: 2})
+    request, _ = send(task)
+    task.add(two_records(T1))
+    task.add(two_records(T2))
+    task.lose(3, 0.0)
+    assert task.without_leader() == []
+    task.lose(1, 0.0)
+    assert task.without_leader() == [T0, T2]
+    assert (lost.may_be_written, lost.is_unanswered, other.is_unanswered) == (True, True, False)
+    answer(task, request, NONE)
+    assert not task.delivered
+    task.lead({T0: 2})
+    (request,) = send(task, 0.1)
+    assert (request.broker, request.batches) == (2, (lost,))
+    answer(task, request, NOT_ENOUGH_REPLICAS)
+    assert (lost.may_be_written, lost.is_unanswered, lost.answer) == (True, True, NOT_ENOUGH_REPLICAS)
+
+
+def test_answer_of_an_unknown_broker() -> None:
+    """An answer of a broker to which nothing was sent does not matter."""
+    task = producing(two_records())
+    task.answer(1, 2, {T0: NONE}, 0.0)
+    assert len(send(task)) == 1
+
+
+def test_partition_without_leader() -> None:
+    """The batches of a partition that has lost its leader wait for the next leader."""
+    task = producing(two_records(T0), two_records(T1))
+    task.lead({T0: None, T1: 1})
+    assert task.without_leader() == [T0]
+    assert [batch.partition for batch in written(task)] == [T1]
+    task.lead({T0: 3})
+    assert [request.broker for request in send(task)] == [3]
+    task.lead({T0: None})
+    assert task.without_leader() == []  # its batch is in flight
+
+
+# --- batches that are too large ----------------------------------------------------------------------------------------
+
+
+def test_split() -> None:
+    """A batch that is too large for the topic is sent again in two halves, with its sequences and before later batches."""
+    task = producing(Batch(T0, 3, 10, 0.0), Batch(T0, 1, 5, 0.0))
+    answer(task, *send(task), TOO_LARGE)
+    (request,) = send(task)
+    assert task.queued_bytes == 6 + 6 + 5
+    answer(task, request, NONE)
+    found = [*request.batches, *written(task)]
+    assert [(batch.sequence, batch.records) for batch in found] == [(0, 1), (1, 2), (3, 1)]
+    assert task.delivered == {T0: 4}
+    assert task.queued_bytes == 0
+
+
+@pytest.mark.parametrize("refused", [[10], [10, 12], [12, 10]])
+@pytest.mark.parametrize(
+    ("batch", "records"),
+    [
+        pytest.param(two_records(T2, 10), [1, 1], id="as large"),
+        pytest.param(two_records(T2, 9), [2], id="smaller"),
+        pytest.param(two_records(U0, 10), [2], id="another topic"),
+        pytest.param(Batch(T2, 1, 10, 0.0), [1], id="one record"),
+    ],
+)
+def test_split_before_sending(refused: list[int], batch: Batch, records: list[int]) -> None:
+    """A new batch of several records is split if a batch of its size or smaller was too large for the same topic."""
+    task = producing(*(two_records(tp, size) for tp, size in zip((T0, T1), refused, strict=False)))
+    for request in send(task):
+        answer(task, request, TOO_LARGE)
+    task.add(replace(batch))
+    assert [sent.records for sent in written(task) if sent.partition == batch.partition] == records
+
+
+def test_batch_that_may_be_written_is_not_split() -> None:
+    """A batch that may be in the log is not split because of another batch: the broker would not recognise its halves."""
+    uncertain = two_records(T0)
+    task = producing(uncertain, two_records(T1))
+    first, second = send(task)
+    answer(task, first, TIMED_OUT)
+    answer(task, second, TOO_LARGE)
+    assert uncertain in written(task, 0.1)
+
+
+def test_halves_of_a_batch_that_may_be_written() -> None:
+    """The halves of a batch are as uncertain as the batch, and have its delivery timeout and its place in the order."""
+    batch = Batch(T0, 2, 10, 50.0)
+    task = producing(batch, two_records(size_bytes=5))
+    send(task)
+    task.lose(1, 50.0)
+    task.lead({T0: 1})
+    (again,) = send(task, 51.0)
+    assert again.batches == (batch,)
+    answer(task, again, TOO_LARGE, now=51.0)
+    (request,) = send(task, 51.0)
+    assert [(b.may_be_written, b.is_unanswered, b.waits_since) for b in task.open_batches()[:2]] == [(True, True, 50.0)] * 2
+    answer(task, request, NOT_ENOUGH_REPLICAS, now=51.0)
+    assert [batch.sequence for batch in written(task, 52.0)] == [0, 1, 2]
+
+
+# --- the delivery timeout ----------------------------------------------------------------------------------------------
+
+
+def test_overdue() -> None:
+    """Without any acknowledgement, a batch that is not in flight fails at the end of its delivery timeout."""
+    flying, waiting = two_records(), two_records()
+    task = producing(flying, waiting)
+    send(task)
+    task.expire(119.9)
+    assert task.failed is None
+    task.expire(120.0)
+    assert task.failed == Failed(waiting, OVERDUE)
+
+
+@pytest.mark.parametrize(("event", "due_at"), [(refused(NOT_ENOUGH_REPLICAS), 120.0), (lose_connection, 210.0)])
+def test_timeout_after_a_refusal(event: Event, due_at: float) -> None:
+    """Acknowledgements of other batches restart the timeout of a batch without an answer, but not of a refused one."""
+    batch = two_records()
+    task = producing(batch)
+    event(task, send(task)[0].number)
+    task.lead({T0: 1})
+    task.add(two_records(T1))
+    task.answer(0, 1, {T1: NONE}, 90.0)
+    assert task.due_at(batch) == due_at
+
+
+def test_next_time() -> None:
+    """A task wakes when a retry is due, or when the delivery timeout of a batch that is not in flight ends."""
+    task = producing(Batch(T0, 2, 10, 30.0))
+    assert task.wakes_at(0.0) == 150.0
+    (request,) = send(task)
+    assert task.wakes_at(0.0) == math.inf
+    answer(task, request, NOT_ENOUGH_REPLICAS, now=31.0)
+    task.add(Batch(T1, 2, 10, 20.0))
+    assert task.wakes_at(31.0) == 31.1
+    assert task.wakes_at(31.1) == 140.0
+
+
+# --- failures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "records", "may_be_written"),
+    [
+        (UNAUTHORISED, 2, False),
+        (SERVER_ERROR, 2, True),
+        (TOO_LARGE, 1, False),
+        pytest.param(OUT_OF_ORDER, 2, False, id="acknowledged records are lost"),
+        pytest.param(UNKNOWN_PRODUCER_ID, 2, False, id="the producer was forgotten, with its acknowledged records"),
+    ],
+)
+def test_failure(code: int, records: int, may_be_written: bool) -> None:
+    """Nothing is sent after the first batch that can never be delivered, which says whether it may be in the log."""
+    task = known_to_broker()
+    batch = Batch(T0, records, 10, 0.0)
+    for added in (batch, two_records(), two_records(T1)):
+        task.add(added)
+    first, second, _ = send(task)
+    answer(task, first, code)
+    answer(task, second, UNAUTHORISED)
+    task.add(two_records())
+    assert task.failed == Failed(batch, code)
+    assert batch.may_be_written == may_be_written
+    assert send(task, 1.0) == []
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_forgotten_producer(has_begun: bool) -> None:
+    """A forgotten producer gets a new id if none of the task's records were acknowledged, or brokers have removed these."""
+    task = known_to_broker()
+    if has_begun:
+        task.begin()
+    batch = two_records()
+    task.add(batch)
+    answer(task, *send(task), UNKNOWN_PRODUCER_ID, removed=() if has_begun else (T0,))
+    assert send(task) == []
+    assert task.needs_producer
+    task.start(ProducerId(8, 0))
+    (request,) = send(task)
+    assert (request.producer, request.batches, batch.sequence) == (ProducerId(8, 0), (batch,), 0)
+
+
+def test_forgotten_producer_of_a_transaction() -> None:
+    """In a transaction, the producer id does not change, and the transaction fails."""
+    task = known_to_broker(transactional=True)
+    task.begin()
+    batch = two_records()
+    task.add(batch)
+    answer(task, *send(task), UNKNOWN_PRODUCER_ID)
+    assert task.failed == Failed(batch, UNKNOWN_PRODUCER_ID)
+
+
+def test_forgotten_producer_of_an_uncertain_batch() -> None:
+    """If a broker has forgotten the producer, a batch that may be in the log cannot be sent under another producer id."""
+    batch = two_records()
+    task = producing(batch)
+    answer(task, *send(task), TIMED_OUT)
+    answer(task, *send(task, 0.1), UNKNOWN_PRODUCER_ID)
+    assert task.failed == Failed(batch, UNKNOWN_PRODUCER_ID)
+
+
+def test_uncertain_batch_after_a_forgotten_one() -> None:
+    """A batch that may be in the log after the broker forgot the producer fails, because no retry can be recognised."""
+    task = known_to_broker()
+    task.begin()
+    uncertain = two_records()
+    task.add(two_records())
+    task.add(uncertain)
+    first, second = send(task)
+    answer(task, first, UNKNOWN_PRODUCER_ID)
+    answer(task, second, TIMED_OUT)
+    assert task.failed == Failed(uncertain, OUT_OF_ORDER)
+
+
+def test_partition_that_cannot_be_written() -> None:
+    """A partition that cannot be written to fails its next batch, but not the batches in flight."""
+    flying, waiting, last = two_records(), two_records(), two_records()
+    task = producing(flying)
+    send(task)
+    for partition in (T0, T1):
+        task.fail(partition, UNAUTHORISED)
+    assert task.failed is None
+    task.add(waiting)
+    task.add(last)
+    task.fail(T0, UNAUTHORISED)
+    assert task.failed == Failed(waiting, UNAUTHORISED)
