@@ -156,8 +156,23 @@ def test_waits_in_vain() -> None:
     """If a slot is not verified in time, the layout has changed, and the transaction is aborted."""
     error = failure(ATTEMPT, [*looks(None, {0: OTHER}), (Send(), ROWS), (AwaitTasks((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
-    assert error.parameters["unverified"] == (0,)
+    assert error.parameters == {"slot": 1, "batch": 7, "unverified": (0,)}
     assert "slot(s) 0 were" in str(error)
+
+
+def test_waits_for_an_earlier_try() -> None:
+    """A write in a foreachBatch waits for slots of its earlier try in the run, and does not read other ledgers."""
+    own = replace(BEFORE, write="w1")
+    earlier_try = replace(OTHER, run="new", write="w1")
+    script: Script = [
+        (Begin(), own),
+        (ReadLedger(), {0: earlier_try, 1: own}),
+        (Send(), ROWS),
+        (AwaitTasks((0,)), True),
+        (ReadLedger(), {0: replace(earlier_try, write="w2"), 1: own}),
+        (Commit(replace(WRITTEN, write="w2")), None),
+    ]
+    assert follow(NAMED, script) == Result(10, was_written=False)
 
 
 def test_overtaken_while_it_waits() -> None:
@@ -186,7 +201,7 @@ def test_renamed(attempt: Attempt, with_earlier_name: bool) -> None:
     error = failure(attempt, looks(None, {}, ELSEWHERE, earlier=with_earlier_name))
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders), and" in error.message
-    assert error.parameters["ledgers"] == ("old-8f1c (topic orders)",)
+    assert error.parameters == {"batch": 7, "ledgers": ("old-8f1c (topic orders)",)}
     assert "Another batch job needs another writerName or a higher batchId" in error.message
 
 
@@ -196,7 +211,7 @@ def test_renumbered(attempt: Attempt) -> None:
     error = failure(attempt, looks(None, {}, former=ELSEWHERE, earlier=True))
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders): this write may" in error.message
-    assert error.parameters["ledgers"] == ("old-8f1c (topic orders)",)
+    assert error.parameters == {"batch": 7, "ledgers": ("old-8f1c (topic orders)",)}
 
 
 @pytest.mark.parametrize("batch", [6, 8])
@@ -250,12 +265,15 @@ def test_waits_for_another_write() -> None:
 def test_next_to_another_write(attempt: Attempt) -> None:
     """A write of a foreachBatch that has recorded a slot does not wait for the other writes that are recorded.
 
-    These may come after it, or need its cores.
+    These may come after it, or need its cores. It only waits for its own other slots.
     """
     recorded = replace(OTHER, run=attempt.run, write=attempt.write)
     commit = Commit(replace(WRITTEN, write=attempt.write))
     script = [*looks(None, {0: recorded}, ELSEWHERE), (Send(), ROWS), (commit, None)]
     assert follow(attempt, script) == Result(10, was_written=False)
+    waits: Script = [(Send(), ROWS), (AwaitTasks((2,)), False), (Abort(), None)]
+    error = failure(attempt, [*looks(None, {0: recorded, 2: replace(OTHER, slot=2)}, ELSEWHERE), *waits])
+    assert error.condition == "LAYOUT_CHANGED"
 
 
 def test_waits_for_another_write_in_vain() -> None:
@@ -307,8 +325,8 @@ def test_other_rows(before: Script, found: RowSet) -> None:
     """Another count or digest than any run has recorded is an error before anything is sent."""
     error = failure(ATTEMPT, [*before, (CountRows(), found)])
     assert error.condition == "ROWS_DIFFER"
-    assert error.parameters["recorded"] == (10, "aa")
-    assert error.parameters["found"] == tuple(found)
+    assert error.parameters == {"slot": 1, "batch": 7, "recorded": (10, "aa"), "found": tuple(found)}
+    assert f"10 rows of hash aa. Now it has {found.rows} rows of hash {found.digest}" in error.message
 
 
 # --- a ledger that does not fit ------------------------------------------------------------------------------------------
@@ -323,8 +341,8 @@ def test_another_entry_is_ahead() -> None:
     """A slot that finds another slot's entry of a later micro-batch stops."""
     error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=9)})])
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
-    assert error.parameters["slot"] == 0
-    assert error.parameters["recorded_batch"] == 9
+    assert error.parameters == {"slot": 0, "batch": 7, "recorded_batch": 9}
+    assert "The write is of batch 7, but its ledger has rows of batch 9 for slot 0" in error.message
 
 
 def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
@@ -341,18 +359,26 @@ def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [[(Begin(), WRITTEN_BEFORE)], [(Begin(), None), (ReadLedger(), {0: replace(OTHER, ends="{}")})]]
+    ("script", "unfinished"),
+    [
+        ([(Begin(), WRITTEN_BEFORE)], ""),
+        ([(Begin(), None), (ReadLedger(), {0: replace(OTHER, ends="{}")})], "{}"),
+    ],
 )
-def test_another_job_of_the_same_number(script: Script) -> None:
+def test_another_job_of_the_same_number(script: Script, unfinished: str) -> None:
     """A group's job is refused before it writes if another job planned at the same time has begun to write."""
     error = failure(OF_GROUP, script)
     assert error.condition == "UNFINISHED_JOB"
     assert '{"orders":{"0":7}}' in error.message
+    assert error.parameters == {"unfinished": unfinished}
 
 
 def test_second_write_of_the_same_name() -> None:
     """A second write in a foreachBatch stops at the first write's entry in its own slot."""
-    assert failure(FOREACH, [(Begin(), replace(WRITTEN, write="w1"))]).condition == "WRITTEN_TWICE"
+    error = failure(FOREACH, [(Begin(), replace(WRITTEN, write="w1"))])
+    assert error.condition == "WRITTEN_TWICE"
+    assert error.parameters == {"batch": 7}
+    assert "Micro-batch 7 has been written already" in error.message
 
 
 def test_second_write_of_the_same_name_in_another_slot() -> None:
@@ -382,6 +408,7 @@ def test_checkpoint_that_is_shared(batch: int) -> None:
     error = failure(LATER, [(Begin(), replace(BEFORE, batch=batch, run="another"))])
     assert error.condition == "CHECKPOINT_SHARED"
     assert error.parameters == {"slot": 1, "batch": 7, "recorded_batch": batch}
+    assert f"rows of batch {batch} for slot 1 from another run" in error.message
 
 
 def test_checkpoint_that_is_shared_in_other_slots() -> None:
