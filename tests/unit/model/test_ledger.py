@@ -59,6 +59,22 @@ def test_owns(group: str, owned: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("base", "is_of_it"),
+    [
+        ("team-8f1c", True),
+        ("team-8f1c-orders", True),
+        ("team-8f1c-copy-8f1c2", True),
+        ("team-8f1c2", False),
+        ("team-9a0d-orders", False),
+        ("team-writer.audit-8f1c", False),
+    ],
+)
+def test_ledgers_of_a_query(base: str, is_of_it: bool) -> None:
+    """A query's ledgers are found under all prefixes and writers, but not those of numbered writes or other queries."""
+    assert QueryName.belongs(base, "8f1c") == is_of_it
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "",
@@ -104,20 +120,61 @@ def test_unknown_fields() -> None:
     assert decode(json.dumps(VALUES | {"more": [1]})) == ENTRY
 
 
-@pytest.mark.parametrize("sink", [SinkIdentity("orders", "a-b_cdefghijklmnopqrst"), SinkIdentity("orders", 77)])
-def test_topic(sink: SinkIdentity) -> None:
+@pytest.mark.parametrize("identity", ["a-b_cdefghijklmnopqrst", 77, 0, 2**63 - 1])
+def test_topic(identity: str | int) -> None:
     """An entry may name the topic of its rows, which entries of earlier versions lack."""
-    assert decode(encode(replace(ENTRY, sink=sink))) == replace(ENTRY, sink=sink)
+    entry = replace(ENTRY, sink=SinkIdentity("orders", identity))
+    assert decode(encode(entry)) == entry
     assert "sink" not in VALUES
 
 
 @pytest.mark.parametrize(
-    "sink", [1, "orders", {}, [], ["orders"], ["orders", None], ["a/b", 7], ["orders", -1], ["orders", True], [7, 7]]
+    "sink",
+    [
+        1,
+        "orders",
+        {},
+        [],
+        ["orders"],
+        ["orders", None],
+        ["a/b", 7],
+        ["orders", -1],
+        ["orders", 2**63],
+        ["orders", True],
+        [7, 7],
+    ],
 )
 def test_no_topic(sink: Any) -> None:
     """An entry with an invalid topic is unreadable."""
     with pytest.raises(LedgerError):
         decode(json.dumps(VALUES | {"sink": sink}))
+
+
+@pytest.mark.parametrize("ends", [{"orders": {"0": 0}}, {"orders": {"2147483647": 2**63 - 1}, "b": {"0": 1}}])
+def test_offsets(ends: dict[str, dict[str, int]]) -> None:
+    """An entry may have the offsets that its job commits."""
+    assert parse_ends(decode(json.dumps(VALUES | {"ends": ends})).ends) == parse_ends(json.dumps(ends))
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        1,
+        "orders",
+        [],
+        ["orders"],
+        {"a/b": {"0": 1}},
+        {"orders": 1},
+        {"orders": []},
+        *({"orders": {partition: 1}} for partition in ("x", "", "-1", "00", " 0", "\u0661", "2147483648", "9" * 5_000)),
+        *({"orders": {"0": offset}} for offset in (-1, 2**63, 1.0, True, None, "1", [1])),
+        {"orders": {"0": 1, "1": -1}},
+    ],
+)
+def test_no_offsets(ends: Any) -> None:
+    """An entry whose offsets no broker could have committed is unreadable."""
+    with pytest.raises(LedgerError):
+        decode(json.dumps(VALUES | {"ends": ends}))
 
 
 @pytest.mark.parametrize(
@@ -162,10 +219,17 @@ def test_topic_created_again(before: SinkIdentity | None, is_replaced: bool) -> 
 )
 def test_unreadable(metadata: str) -> None:
     """Text that is no entry is an error that quotes its beginning."""
-    with pytest.raises(LedgerError, match="cannot be read") as caught:
+    with pytest.raises(LedgerError, match=r"\] The ledger has an entry that cannot be read") as caught:
         decode(metadata)
     assert caught.value.condition == "UNREADABLE_LEDGER"
     assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize("metadata", ["{", pytest.param(json.dumps(VALUES | {"rows": -1}), id="negative rows")])
+def test_place_of_an_unreadable_entry(metadata: str) -> None:
+    """The error for an unreadable entry names the place that has the entry."""
+    with pytest.raises(LedgerError, match="Partition 3 of audit has an entry that cannot be read"):
+        decode(metadata, "Partition 3 of audit")
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -190,6 +254,8 @@ def test_impossible_time() -> None:
     """A time that no worker's clock can show is read as 0, and the entry still counts."""
     for at_ms in (LAST_MS + 1, 2**63 - 1):
         assert decode(encode(replace(ENTRY, at_ms=at_ms))) == replace(ENTRY, at_ms=0)
+    last = replace(ENTRY, at_ms=LAST_MS)
+    assert decode(encode(last)) == last
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -244,8 +310,9 @@ def test_committed_job(last: list[LastJob]) -> None:
 def test_job_elsewhere() -> None:
     """An unfinished job under another name or topic must be finished there, unless it is of other partitions."""
     elsewhere = LastJob("team-group.billing (topic orders)", 3, LAST.ends)
-    with pytest.raises(LedgerError, match=r"LEDGER_MOVED.*under team-group.billing \(topic orders\).*\"1\":20"):
+    with pytest.raises(LedgerError, match=r"LEDGER_MOVED.*under team-group.billing \(topic orders\).*\"1\":20") as caught:
         group_job(NAME, ENDS, [], {FIRST: 10}, [elsewhere])
+    assert caught.value.parameters == {"unfinished": canonical_json(ENDS)}
     assert group_job(NAME, {THIRD: 5}, [], {FIRST: 10}, [elsewhere]) is not None
     assert group_job(NAME, {SECOND: 25}, [], ENDS, [elsewhere]) is not None
 
@@ -255,6 +322,7 @@ def test_job_elsewhere() -> None:
     [
         ("zkafka-group.billing", True),
         ("team-a-group.billing:audit", True),
+        ("team\na-group.billing:audit\nb", True),
         ("zkafka-group.billing:4ef79fa17659", True),
         ("zkafka-group.billing:4ef79fa17659:audit", True),
         ("zkafka-group.billing:0123456789ab", False),
@@ -271,6 +339,13 @@ def test_ledgers_of_a_group(base: str, is_of_it: bool) -> None:
 def test_repeated_job(committed: dict[TopicPartition, int]) -> None:
     """A job with the last job's ends repeats it while any of them is not committed."""
     assert group_job(NAME, ENDS, [LAST], committed).number == 3
+
+
+def test_repeated_job_of_one_record() -> None:
+    """A job that commits the first record of a partition is not finished while the partition has no committed offset."""
+    ends = {FIRST: 1}
+    last = LastJob(NAME, 3, (canonical_json(ends),))
+    assert group_job(NAME, ends, [last], {}) == GroupJob(NAME, 3, canonical_json(ends))
 
 
 def test_unfinished_job() -> None:
@@ -323,15 +398,35 @@ def test_names() -> None:
     assert len(of_members | of_writers | of_groups) == 6
 
 
+@pytest.mark.parametrize(
+    ("writer", "is_member", "names"),
+    [
+        (None, False, (NAME, MEMBERS)),
+        (None, True, (MEMBERS, NAME)),
+        ("audit", False, (f"{NAME}:audit", f"{MEMBERS}:audit")),
+    ],
+)
+def test_recorded_names(writer: str | None, is_member: bool, names: tuple[str, str]) -> None:
+    """All versions of this package record a job under the same name, so that a later version finds an unfinished job."""
+    assert job_names("billing", [FIRST], writer, is_member=is_member) == names
+
+
 def test_ends() -> None:
     """Ends are the same after they were written and read."""
     assert parse_ends(canonical_json(ENDS)) == ENDS
     assert parse_ends("") == {}
 
 
-def test_size_of_an_entry() -> None:
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        pytest.param({TopicPartition("t" * 100, p): 10**8 for p in range(180)}, id="long numbers"),
+        pytest.param({TopicPartition(f"t{n}", p): 1 for n in range(10, 54) for p in range(10)}, id="short numbers"),
+    ],
+)
+def test_size_of_an_entry(offsets: dict[TopicPartition, int]) -> None:
     """An entry with the longest ends and long names is small enough for brokers."""
-    ends = canonical_json({TopicPartition("t" * 100, p): 10**8 for p in range(180)})
+    ends = canonical_json(offsets)
     assert 0.9 * MAX_ENDS_BYTES < len(ends) <= MAX_ENDS_BYTES
     entry = Entry(2**31, 2**31, 2**31, "0" * 32, "r" * 36, "w" * 36, 2**41, ends)
     assert len(encode(entry).encode()) < 3500
