@@ -36,7 +36,9 @@ def test_other_sources_are_ignored(end: str) -> None:
     assert parse_source_offsets(end, "None") is None
 
 
-@pytest.mark.parametrize("latest", ["None", "null", ""])
+@pytest.mark.parametrize(
+    "latest", ["None", "null", "", "7", '{"t": 9}', '{"t": {"x": 9}}', '{"t": {"0": "9"}}', '{"t": {"0": 9.5}}']
+)
 def test_a_repeated_micro_batch_has_no_lag(latest: str) -> None:
     """Without the ends of the logs, lag and owned partitions are unknown, not zero."""
     found = parse_source_offsets(json.dumps(StreamOffset({T0: PlannedRange(1, 5)}).to_json()), latest)
@@ -88,6 +90,8 @@ def test_rebalances_are_changes_of_the_owned_partitions(owned: list[Any], rebala
         ([{T0: None, T1: None}, {T0: 5, T1: None}, {T0: 5, T1: 6}], 2),
         ([{T0: 5}, {T0: 5, T1: 3}, {T0: 5, T1: 6}], 1),
         ([{T0: 5}, {T0: 5, T1: 6}], 1),
+        ([{T0: 5, T1: 9}, {T0: 6, T1: 9}], 1),
+        ([{T0: None}, {T0: 1}], 1),
     ],
 )
 def test_commits_are_new_mzxids(batches: list[dict[TopicPartition, int | None]], commits: int) -> None:
@@ -97,6 +101,19 @@ def test_commits_are_new_mzxids(batches: list[dict[TopicPartition, int | None]],
         ranges = {tp: PlannedRange(9, 9, 9, mzxid) for tp, mzxid in mzxids.items()}
         history = history.advance(offsets(ranges, {}), 0)
     assert history.commits == commits
+
+
+def test_first_commits_after_a_repeated_micro_batch() -> None:
+    """A group's commits from before this run do not count, even if the earlier run had no group."""
+    repeated, planned = offsets({T0: PlannedRange(0, 9)}, None), offsets({T0: PlannedRange(9, 9, 9, 5)}, {T0: 9})
+    assert LagHistory().advance(repeated, 0).advance(planned, 0).commits == 0
+
+
+def test_totals() -> None:
+    """A lag has the numbers of rebalances and of records since the query started."""
+    first, second = offsets({T0: PlannedRange(0, 7)}, {T0: 9}), offsets({T1: PlannedRange(0, 10)}, {T1: 12})
+    shown = query_lag(READ, second, LagHistory().advance(first, 7).advance(second, READ.records))
+    assert (shown.rebalances, shown.total_records) == (1, 17)
 
 
 LATEST = {T0: 12, T1: 4}

@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_zkafka.model.checkpoint import LeftOffset
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.model.resumption import (
     RULES,
@@ -17,12 +18,14 @@ from pyspark_zkafka.model.resumption import (
     StoredOffset,
     checkpoint_or_group,
     deleted_topic,
+    is_followed,
     new_partition,
     option_at_first_start,
     option_later,
     resume,
     start_of,
     topic_created_again,
+    without_left,
 )
 
 
@@ -123,6 +126,45 @@ def test_left_offsets(planned: Range, stored: StoredOffset, expected: int) -> No
     assert resume(planned, stored) == expected
 
 
+T0 = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "zookeeper", "found"),
+    [
+        pytest.param(StoredOffset(20), StoredOffset(50, 7), ["kafka"], id="left in ZooKeeper"),
+        pytest.param(StoredOffset(50), StoredOffset(40, 9), ["zookeeper"], id="left in Kafka"),
+        pytest.param(StoredOffset(50), StoredOffset(50, 7), ["kafka", "zookeeper"], id="left in both"),
+        pytest.param(StoredOffset(20), StoredOffset(50, 8), ["kafka", "zookeeper"], id="committed again since"),
+        pytest.param(None, StoredOffset(50, 7), ["zookeeper"], id="left, and in no other store"),
+        pytest.param(StoredOffset(20), None, ["kafka"], id="left, and deleted since"),
+    ],
+)
+def test_stores_without_left_offsets(kafka: StoredOffset | None, zookeeper: StoredOffset | None, found: list[str]) -> None:
+    """An offset that the query has left in one store does not count if the other store has a later one."""
+    stores = {"kafka": kafka, "zookeeper": zookeeper}
+    by_store: Any = {store: {} if offset is None else {T0: offset} for store, offset in stores.items()}
+    kept = without_left(by_store, {T0: [LEFT_KAFKA, LEFT_ZOOKEEPER]})
+    assert [store for store, offsets in kept.items() if offsets] == found
+
+
+@pytest.mark.parametrize(
+    ("planned", "stored", "last", "expected"),
+    [
+        pytest.param(Range(10, 20, 10), None, None, False, id="nothing is stored"),
+        pytest.param(Range(10, 20, 10), StoredOffset(35), None, True, id="another offset than the stream's own"),
+        pytest.param(Range(10, 20, 10), StoredOffset(10), None, False, id="the stream's own, from the deleted topic"),
+        pytest.param(Range(10, 20, 10), StoredOffset(15), StoredOffset(15), False, id="this process's own commit"),
+        pytest.param(None, StoredOffset(15), None, False, id="a partition that the stream never read"),
+        pytest.param(None, StoredOffset(15, 9), None, True, id="a commit to ZooKeeper after the topic was created"),
+        pytest.param(None, StoredOffset(15, 9), StoredOffset(15, 9), False, id="this process's own commit to ZooKeeper"),
+    ],
+)
+def test_followed(planned: Range | None, stored: StoredOffset | None, last: StoredOffset | None, expected: bool) -> None:
+    """Another member has read a topic that was created again if the group's offset cannot be the stream's own."""
+    assert is_followed(planned, stored, last) == expected
+
+
 EVERYTHING = PartitionFacts(
     planned=Range(10, 20, 10, 40),
     stored=StoredOffset(30, 40),
@@ -158,6 +200,8 @@ def test_precedence() -> None:
     [
         (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mzxid=9)), 7),
         (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mzxid=9), last=StoredOffset(7, mzxid=9)), EARLIEST),
+        (PartitionFacts(is_replaced=True, planned=Range(10, 20, 10), stored=StoredOffset(35)), 35),
+        (PartitionFacts(planned=Range(10, 20, 4), stored=StoredOffset(15), last=StoredOffset(15)), 20),
         (PartitionFacts(is_first_start=True, named=LATEST), LATEST),
         (PartitionFacts(is_first_start=True, named=LATEST, created_after_subscription=True), EARLIEST),
         (PartitionFacts(stored=StoredOffset(7), is_added=True), 7),
