@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from pyspark_zkafka.errors import GroupError
@@ -68,6 +70,13 @@ def test_threads_by_topic() -> None:
         "orders": ("g_c1-0", "g_c1-1", "g_c1-10", *(f"g_c1-{n}" for n in range(2, 10)), "g_c2-0"),
         "orders-eu": ("g_c2-0",),
     }
+
+
+@pytest.mark.parametrize(("excluded", "topics"), [({"orders"}, [*NAMES[:2], *NAMES[3:]]), ((), NAMES)])
+def test_excluded_topics(excluded: Collection[str], topics: list[str]) -> None:
+    """A filter selects no excluded topic, and without exclusions also internal topics."""
+    members = {"g_c": ConsumerRegistration({".*": 1}, "white_list")}
+    assert threads_by_topic(members, NAMES, excluded) == dict.fromkeys(topics, ("g_c-0",))
 
 
 def test_threads_come_in_the_order_of_utf_16() -> None:

@@ -114,13 +114,33 @@ def test_all_that_is_missing_is_named(subscription: Subscription, missing: list[
     assert f" {', '.join(missing)};" in str(error)
 
 
-@pytest.mark.parametrize("subscription", [SubscribePattern("b.*"), SubscribePattern("a|b", excludes=True)])
-def test_pattern_without_a_match(subscription: Subscription) -> None:
+@pytest.mark.parametrize(
+    ("subscription", "says"),
+    [
+        (SubscribePattern("b.*"), "'b.*' matches no topic"),
+        (SubscribePattern("a|b", excludes=True), "'a|b' excludes every topic"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [(["__consumer_offsets", "a"], "has a."), (["__consumer_offsets"], "has no topics that this user may see.")],
+)
+def test_pattern_without_a_match(subscription: SubscribePattern, says: str, names: list[str], shown: str) -> None:
     """A pattern that selects no topic is reported as missing, with the names of the topics except internal ones."""
     assert missing_topics(subscription, cluster(topic("a"))) == [subscription.pattern]
-    error = describe_missing(subscription, [subscription.pattern], ["__consumer_offsets", "a"], may_wait=True)
-    assert repr(subscription.pattern) in error.message
-    assert "the cluster has a." in error.message
+    error = describe_missing(subscription, [subscription.pattern], names, may_wait=True)
+    assert error.parameters == {"missing": [subscription.pattern]}
+    assert says in error.message
+    assert f"the cluster {shown}" in error.message
+
+
+@pytest.mark.parametrize("subscription", [Subscribe(("b",)), SubscribePattern("b")])
+@pytest.mark.parametrize("may_wait", [True, False])
+def test_remedy_of_a_missing_topic(subscription: Subscription, may_wait: bool) -> None:
+    """The error recommends `missingTopics=wait`, unless the read has set this option already."""
+    error = describe_missing(subscription, ["b"], ["a"], may_wait=may_wait)
+    remedy = "; with missingTopics=wait a stream waits for it, and a batch reads the others"
+    assert error.message.endswith(("create it", "create a topic") if may_wait else remedy)
 
 
 def at(*partitions: TopicPartition) -> OffsetSpec:
