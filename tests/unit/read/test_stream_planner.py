@@ -19,7 +19,9 @@ from pyspark_zkafka.read.stream_planner import (
     MicroBatchPlan,
     PartitionProgress,
     StreamState,
+    check_fixed_ends,
     check_topics,
+    lagging_partitions,
     plan_micro_batch,
     replaced_topics,
 )
@@ -131,6 +133,9 @@ class TestState:
         """The start that the group has committed replaces the query's own, if the partition is still assigned."""
         starts = {T0: PartitionProgress(3, StoredOffset(3, 77)), T1: PartitionProgress(4)}
         assert state(p0=5).start(starts).assigned == {T0: PartitionProgress(3, StoredOffset(3, 77))}
+        owned = {T0: Claim("c-0", 3)}
+        before = state().assign(owned, {T0: PartitionProgress(5)}, {})
+        assert before.start(starts).revoke(owned).assigned.keys() == {T0}
 
     def test_commit(self) -> None:
         """Committed offsets are remembered as this run's; an offset that another client set ahead is not."""
@@ -158,6 +163,28 @@ class TestState:
         assert again.committed == {T0: StoredOffset(5, 77)}
         later, _ = first.finish({T0: Range(5, 9)}).with_commits({T0: 9}, {}, STORES)
         assert later.committed == {T0: StoredOffset(9)}
+
+    def test_repeated_commit(self) -> None:
+        """An offset of this run that is committed again, to outlast its retention, is this run's with its new `mzxid`."""
+        first, _ = state(p0=5).with_commits({T0: 5}, {T0: 77}, STORES)
+        again, _ = first.with_commits(first.due(again=True), {T0: 78}, STORES)
+        assert again.committed == {T0: StoredOffset(5, 78)}
+
+    def test_commit_of_a_reset(self) -> None:
+        """A committed offset is this run's, even if the group's offset for a deleted log happened to be the same."""
+        before = StreamState({T0: PartitionProgress(5, StoredOffset(5), resets=True)})
+        after, _ = before.with_commits(before.due(), {}, STORES)
+        assert after.committed == {T0: StoredOffset(5)}
+
+    def test_behind(self) -> None:
+        """A stream is behind the fixed ends of existing partitions that it has not reached, or does not read."""
+        before = state(p0=5, p1=3, bounds={U0: 2, T1: 7, T0: 5, TopicPartition("v", 0): 1})
+        assert list(before.behind([T0, T1, U0]).items()) == [(T1, 7), (U0, 2)]
+
+    def test_known_end(self) -> None:
+        """A log is known to reach to the position or the fixed end, whichever is later."""
+        assert state(p0=0).known_end(T0) == 0
+        assert [state(p0=5, bounds={T0: end}).known_end(T0) for end in (3, 9)] == [5, 9]
 
     def test_epochs(self) -> None:
         """The leader epoch of the log with the position is remembered."""
@@ -192,6 +219,7 @@ class TestTopics:
         assert loss.condition.name == "TOPIC_REPLACED"
         assert after.assigned == {}
         assert after.replaced == {"t": TopicIdentity(None, 7)}
+        assert checked(after, finished(T0, czxid=6), cluster()) == (after, [])
 
     def test_created_again_twice(self) -> None:
         """A topic created again twice is reported twice, and a topic back after a reported deletion is not reported."""
@@ -205,6 +233,28 @@ class TestTopics:
         assert checked(back, finished(T0, czxid=5), cluster()) == (later, [])
 
 
+class TestFixedEnds:
+    """Partitions that were deleted before they were read to their fixed ends."""
+
+    @pytest.mark.parametrize("position", [3, 5])
+    def test_read(self, position: int) -> None:
+        """A deleted partition is no loss if it was read to its fixed end, and neither is a partition that exists."""
+        before = state(bounds={T0: position, T1: 9})
+        assert check_fixed_ends(before, finished(T0), [T1]) == (before, [])
+
+    def test_unread(self) -> None:
+        """Deleted partitions that were not read to their fixed ends are lost, and their ends are dropped."""
+        before = state(bounds={T0: 6, T1: 9, U0: 1})
+        after, losses = check_fixed_ends(before, finished(T0, T1), [T1])
+        text = "t-0, u-0 were deleted before they were read to the ends fixed when the query started"
+        assert losses == [(PARTITIONS_GONE, text)]
+        assert after == state(bounds={T1: 9})
+
+    def test_no_fixed_ends(self) -> None:
+        """Without fixed ends, there is nothing to lose."""
+        assert check_fixed_ends(state(), finished(T0), []) == (state(), [])
+
+
 class TestPlan:
     """Ends of micro-batches, and losses found on the way."""
 
@@ -212,12 +262,19 @@ class TestPlan:
         """A micro-batch reads from each position to the end of the log. A log without a known end has no records."""
         plan = plan_micro_batch(state(p0=5, p1=3), facts(finished(T0), {T0: 9}), unlimited)
         assert end(plan).ranges == {T0: Range(5, 9), T1: Range(3, 3)}
+        assert plan_micro_batch(state(p0=0), facts(finished(), {T0: 0}), unlimited).losses == []
 
     def test_limit(self) -> None:
         """A limit shortens ranges. If it leaves no records, there is no micro-batch."""
         known = facts(finished(T0), {T0: 9})
         assert end(plan_micro_batch(state(p0=5), known, lambda r: {T0: OffsetRange(T0, 5, 6)})).ranges == {T0: Range(5, 6)}
         assert plan_micro_batch(state(p0=5), known, lambda r: {}).end is None
+
+    def test_range_to_limit(self) -> None:
+        """A limit gets the whole range of each partition."""
+        given: list[Mapping[TopicPartition, OffsetRange]] = []
+        plan_micro_batch(state(p0=5, p1=3), facts(finished(T0), {T0: 9}), lambda ranges: given.append(ranges) or ranges)
+        assert given == [{T0: OffsetRange(T0, 5, 9), T1: OffsetRange(T1, 3, 3)}]
 
     def test_fixed(self) -> None:
         """A fixed end limits its partition, and partitions without one are not read."""
@@ -236,6 +293,7 @@ class TestPlan:
             ),
             pytest.param(state(p0=5).replace_topic("t", TopicIdentity(None, 8)), {}, id="topic created again"),
             pytest.param(state(p0=3), {}, id="a loss has moved a position"),
+            pytest.param(state(p1=0, p0=3), {}, id="a loss has moved a position, next to a new partition"),
             pytest.param(
                 StreamState({T0: PartitionProgress(5, StoredOffset(9))}),
                 {"finished": replace(finished(T0), ranges={T0: Range(0, 5, 0, left=7)}), "has_group": True},
@@ -255,11 +313,16 @@ class TestPlan:
         assert loss.condition.name == "OFFSET_WENT_BACK"
         assert loss.text.startswith("t-0: the log ends at 4, and was read or planned up to 5")
         assert plan.state.assigned == {T0: PartitionProgress(4, resets=True), T1: PartitionProgress(3)}
+        assert plan.state.bounds is None
 
-    def test_truncated_before_the_fixed_end(self) -> None:
-        """A log that ends before its fixed end is a loss."""
-        [loss] = plan_micro_batch(state(p0=5, bounds={T0: 9}), facts(finished(T0), {T0: 8}), unlimited).losses
+    @pytest.mark.parametrize(("position", "bound", "left"), [(5, 9, 8), (9, 9, 8), (9, 7, 7)])
+    def test_truncated_before_the_fixed_end(self, position: int, bound: int, left: int) -> None:
+        """A log that ends before its position or fixed end is a loss, and its fixed end is not beyond the log's end."""
+        before = state(p0=position, p1=3, bounds={T0: bound, T1: 4})
+        plan = plan_micro_batch(before, facts(finished(T0), {T0: 8, T1: 4}), unlimited)
+        [loss] = plan.losses
         assert loss.condition.name == "OFFSET_WENT_BACK"
+        assert plan.state.bounds == {T0: left, T1: 4}
 
     def test_remembered(self) -> None:
         """Unassigned partitions are remembered with this run's last commit, while they exist."""
@@ -301,3 +364,24 @@ class TestPlan:
         known = replace(facts(finished(T0, T1), {T0: 2}), snapshot=cluster(czxid=8))
         plan = plan_micro_batch(before, known, unlimited)
         assert plan.end == StreamOffset({T0: Range(0, 2)}, {"t": TopicIdentity(None, 8, 0)})
+        assert plan.state.replaced == {}
+
+    def test_newly_assigned(self) -> None:
+        """Once a micro-batch has a topic, its identity at the assignment does not matter any more."""
+        before = state().assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)}, cluster(czxid=7).topics)
+        assert before.newly_assigned == {"t": TopicIdentity(None, 7)}
+        assert plan_micro_batch(before, facts(finished(), {T0: 2}), unlimited).state.newly_assigned == {}
+
+
+@pytest.mark.parametrize(
+    ("planned", "lagging"),
+    [
+        pytest.param(finished(T0), [TopicPartition("t", 2)], id="the same topic"),
+        pytest.param(finished(T0, czxid=6), [], id="created again"),
+        pytest.param(finished(U0), [], id="a topic that was not planned"),
+    ],
+)
+def test_lagging_partitions(planned: StreamOffset, lagging: list[TopicPartition]) -> None:
+    """A broker that lacks a partition of a known topic lags, unless it has another topic of this name, or no such topic."""
+    ranges = [OffsetRange(tp, 0, 1) for tp in (T0, TopicPartition("t", 2), U0)]
+    assert lagging_partitions(ranges, planned, cluster()) == lagging
