@@ -225,6 +225,13 @@ PIECES = list[tuple[str, int, int]]
         pytest.param({"a": (0, 9), "b": (5, 5), "c": (7, 3)}, None, None, [("a", 0, 9)], id="empty ranges are left out"),
         pytest.param({"a": (0, 9), "b": (2, 4)}, 2, None, [("a", 0, 9), ("b", 2, 4)], id="enough already"),
         pytest.param({"a": (0, 9), "b": (2, 4)}, 1, None, [("a", 0, 9), ("b", 2, 4)], id="more than enough"),
+        pytest.param(
+            {"a": (0, 800), "b": (0, 160), **{topic: (0, 5) for topic in "cdefghij"}},
+            10,
+            None,
+            [("a", 0, 800), ("b", 0, 160), *((topic, 0, 5) for topic in "cdefghij")],
+            id="just enough, with one range much larger than the others",
+        ),
         # 11 // 3 = 3, then 8 // 2 = 4, then 4: the later parts take the remainders
         pytest.param({"a": (0, 11)}, 3, None, [("a", 0, 3), ("a", 3, 7), ("a", 7, 11)], id="remainders go last"),
         pytest.param({"a": (5, 8)}, 10, None, [("a", 5, 6), ("a", 6, 7), ("a", 7, 8)], id="no more parts than records"),
