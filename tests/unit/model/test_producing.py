@@ -491,6 +491,20 @@ def test_forgotten_producer(has_begun: bool) -> None:
     assert (request.producer, request.batches, batch.sequence) == (ProducerId(8, 0), (batch,), 0)
 
 
+def test_brokers_that_get_nothing() -> None:
+    """Before the producer id changes, only brokers that get uncertain batches again need to be ready."""
+    task = known_to_broker()
+    task.begin()
+    task.lead({T1: 2})
+    task.add(two_records(T0))
+    task.add(two_records(T1))
+    for request, code in zip(send(task), (UNKNOWN_PRODUCER_ID, TIMED_OUT), strict=True):
+        answer(task, request, code)
+    asked: list[int] = []
+    task.requests(1.0, lambda broker: asked.append(broker) or True)
+    assert set(asked) == {2}
+
+
 def test_forgotten_producer_of_a_transaction() -> None:
     """In a transaction, the producer id does not change, and the transaction fails."""
     task = known_to_broker(transactional=True)
