@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_zkafka.engines import arrow_schema, struct_type
 from pyspark_zkafka.errors import OptionError, UnreadableRecord
-from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, build_batch, frame_schema, require_projection
+from pyspark_zkafka.model.records import COLUMNS, RAW_HEADERS, build_batch, frame_schema, read_headers, require_projection
 from tests.support.spark_types import spark_schema
 
 MAX_MS = (2**63 - 1) // 1000
@@ -103,10 +103,15 @@ def test_any_subset_in_any_order_can_be_read(ddl: str) -> None:
     assert batch.num_rows == 2
 
 
-def test_columns_that_may_be_null() -> None:
+@pytest.mark.parametrize("name", ["key", "value", "headers"])
+def test_columns_that_may_be_null(name: str) -> None:
     """Key, value and headers cannot be NOT NULL, since Kafka has records without them, but other columns can."""
-    schema = pa.schema([pa.field("value", pa.binary(), nullable=False), pa.field("offset", pa.int64(), nullable=False)])
-    assert problems(schema) == "value cannot be NOT NULL: Kafka has records without one"
+    schema = pa.schema([pa.field(n, COLUMNS[n][0], nullable=False) for n in (name, "offset")])
+    assert problems(schema) == f"{name} cannot be NOT NULL: Kafka has records without one"
+
+
+def test_values_of_headers_that_may_be_null() -> None:
+    """The value of a header cannot be NOT NULL."""
     header = pa.struct([("key", pa.string()), pa.field("value", pa.binary(), nullable=False)])
     headers = pa.schema([("headers", pa.list_(header))])
     assert problems(headers) == "value of headers cannot be NOT NULL: headers may have none"
@@ -115,10 +120,11 @@ def test_columns_that_may_be_null() -> None:
 @pytest.mark.parametrize(
     ("ddl", "problem"),
     [
-        ("body string", "there is no column 'body'; there are key, value, topic, partition, offset, timestamp,"),
-        ("Value string", "there is no column 'Value'"),
+        ("body string", f"there is no column 'body'; there are {', '.join(COLUMNS)}"),
+        ("Value string", f"there is no column 'Value'; there are {', '.join(COLUMNS)}"),
         ("value int", "value cannot be int; declare it binary or string"),
         ("value struct<a:int>", "value cannot be struct<a:int>; declare it binary or string, or set value.format"),
+        ("key array<int>", "key cannot be array<int>; declare it binary or string, or set key.format"),
         ("topic binary", "topic cannot be binary; declare it string"),
         ("partition bigint", "partition cannot be bigint; declare it int"),
         ("offset int", "offset cannot be int; declare it bigint"),
@@ -126,17 +132,21 @@ def test_columns_that_may_be_null() -> None:
         ("timestamp timestamp_ntz", "timestamp cannot be timestamp_ntz; declare it timestamp_ltz"),
         ("timestamp bigint", "timestamp cannot be bigint; declare it timestamp_ltz"),
         ("timestampType string", "timestampType cannot be string; declare it int"),
-        ("headers map<string,binary>", "headers cannot be map<string,binary"),
-        ("headers array<string>", "headers cannot be array<"),
-        ("headers array<struct<value:binary,key:string>>", "headers cannot be array<"),
-        ("headers array<struct<key:string,value:string>>", "headers cannot be array<"),
+        ("topic array<string>", "topic cannot be array<string>; declare it string"),
+        *(
+            (f"headers {kind}", f"headers cannot be {kind}; declare it array<struct<key:string,value:binary>>")
+            for kind in (
+                "map<string,binary>",
+                "array<string>",
+                "array<struct<value:binary,key:string>>",
+                "array<struct<key:string,value:string>>",
+            )
+        ),
     ],
 )
 def test_projections_that_cannot_be_read(ddl: str, problem: str) -> None:
-    """The error names an unknown column, or one of another type, with the allowed ones."""
-    found = problems(spark_schema(ddl))
-    assert found.startswith(problem)
-    assert found.count(" cannot be ") + found.count("there is no column") == 1
+    """The error names an unknown column, or a column of another type, and says what is allowed."""
+    assert problems(spark_schema(ddl)) == problem
 
 
 def test_a_column_can_be_asked_for_once() -> None:
@@ -242,6 +252,12 @@ def test_headers() -> None:
         [],
         [{"key": "\u00e4", "value": b"\xff"}],
     ]
+
+
+@pytest.mark.parametrize("heads", [None, [], [("a", b"1"), ("b", None), ("a", b"")]])
+def test_headers_of_one_message(heads: list[tuple[str, bytes | None]] | None) -> None:
+    """The headers of one message keep their order, and a message without headers has an empty list."""
+    assert read_headers(FakeMessage(7, heads=heads)) == (heads or [])
 
 
 def test_header_names_that_are_not_utf8() -> None:
