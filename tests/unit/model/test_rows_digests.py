@@ -33,7 +33,7 @@ FULL = batch(
     [b"v", None, b""],
     key=[None, b"", b"k"],
     partition=[3, None, -1],
-    timestamp_ms=[1_700_000_000_000, 1, None],
+    timestamp_ms=[1_700_000_000_000, -1, None],
     headers=[[{"key": "a", "value": b"1"}, {"key": "", "value": None}], [], None],
 )
 ENCODINGS = [
@@ -47,7 +47,7 @@ ENCODINGS = [
     + field(b"1")
     + field(b"")
     + field(None),
-    field(b"orders") + field(b"") + field(None) + field(None) + field(struct.pack("<q", 1)) + struct.pack("<I", 0),
+    field(b"orders") + field(b"") + field(None) + field(None) + field(struct.pack("<q", -1)) + struct.pack("<I", 0),
     field(b"orders") + field(b"k") + field(b"") + field(struct.pack("<i", -1)) + field(None) + struct.pack("<I", 0),
 ]
 
@@ -109,6 +109,18 @@ def test_no_rows(hash_rows: HashRows) -> None:
     assert digest.row_set() == RowSet(0, "0" * 32)
     digest.add(batch("t", []))
     assert digest.row_set() == RowSet(0, "0" * 32)
+
+
+@BOTH
+def test_batches_add_up(hash_rows: HashRows) -> None:
+    """Rows have the same digest in one batch as in several batches, each with its own headers."""
+    rows = [(b"1", [("a", b"x"), ("b", None)]), (b"2", [("c", b"y")]), (b"3", [])]
+    whole, parts = RowDigest(hash_rows), RowDigest(hash_rows)
+    whole.add(batch("t", [value for value, _ in rows], headers=[headers for _, headers in rows]))
+    for value, headers in rows:
+        parts.add(batch("t", [value], headers=[headers]))
+    assert parts.row_set() == whole.row_set()
+    assert parts.row_set().rows == len(rows)
 
 
 @BOTH

@@ -45,8 +45,12 @@ def test_keys_of_headers_hold_no_zero_byte(key: str) -> None:
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
 @pytest.mark.parametrize(
     ("key", "shown"),
-    [(b"a\xff", r"b'a\\xff'"), (b"\xff" * 500, "b'" + r"\\xff" * 60 + r"'\.\.\.")],
-    ids=["short", "long"],
+    [
+        (b"a\xff", r"b'a\\xff'"),
+        (b"\xff" * 60, "b'" + r"\\xff" * 60 + "'"),
+        (b"\xff" * 61, "b'" + r"\\xff" * 60 + r"'\.\.\."),
+    ],
+    ids=["short", "longest", "too long"],
 )
 def test_keys_of_headers_are_utf8(key: bytes, shown: str, kind: pa.DataType) -> None:
     """A key that is not UTF-8, which no reader could represent as a string, is an error that quotes its beginning."""
@@ -62,7 +66,7 @@ def test_keys_of_headers_are_utf8(key: bytes, shown: str, kind: pa.DataType) -> 
 @pytest.mark.parametrize("texts", [pa.string(), pa.large_string()], ids=str)
 @pytest.mark.parametrize("lists", [pa.ListArray, pa.LargeListArray], ids=lambda kind: kind.__name__)
 def test_values_of_headers_are_bytes(lists: Any, texts: pa.DataType) -> None:
-    """A value declared as string may hold any bytes, which reach the producer unchanged."""
+    """A value declared as string may hold any bytes, which reach the producer unchanged, and large arrays stay large."""
     bytes_kind = pa.large_binary() if texts == pa.large_string() else pa.binary()
     raw = [b"1", b"\xff\xfe", None, b"\xc3\xa4"]
     entries = pa.StructArray.from_arrays(
@@ -70,6 +74,9 @@ def test_values_of_headers_are_bytes(lists: Any, texts: pa.DataType) -> None:
         ["key", "value"],
     )
     found = batch(values(b"1", b"2", b"3"), lists.from_arrays([0, 1, 3, 4], entries))
+    kind = only(found).headers.type  # type: ignore[union-attr]
+    assert pa.types.is_large_list(kind) == (lists is pa.LargeListArray)
+    assert kind.value_type.field("value").type == bytes_kind
     for part, heads in ((only(found), raw), (only(found.slice(1)), raw[1:])):
         rows = part.rows(0, len(part.value))
         assert [value for other in rows.others or () for _, value in other["headers"]] == heads
