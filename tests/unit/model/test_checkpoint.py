@@ -40,12 +40,12 @@ def test_text() -> None:
 
 def test_stores() -> None:
     """The text has the group's stores, and what the query has left in other stores."""
-    left = LeftOffset("kafka", 3, None, (5,)), LeftOffset("zookeeper", None, 9, (6, 7))
+    left = LeftOffset("kafka", 3, None, (5,)), LeftOffset("zookeeper", None, 9, (0, 7))
     ranges = {A0: Range(5, 9, 4, 7, None, left[:1]), A2: Range(0, 1, elsewhere=left), A10: Range(1, 2)}
     offset = StreamOffset(ranges, {}, frozenset({"zookeeper", "kafka"}))
     found = offset.to_json()
     assert found["stores"] == ["kafka", "zookeeper"]
-    assert found["topics"]["a"]["left"] == {"kafka": {"0": [3, -1, 5], "2": [3, -1, 5]}, "zookeeper": {"2": [-1, 9, 6, 7]}}
+    assert found["topics"]["a"]["left"] == {"kafka": {"0": [3, -1, 5], "2": [3, -1, 5]}, "zookeeper": {"2": [-1, 9, 0, 7]}}
     assert StreamOffset.from_json(json.loads(json.dumps(found))).ranges == ranges
     assert json.dumps(StreamOffset.from_json(found).to_json()) == json.dumps(found)
     never = StreamOffset(stores=frozenset())
@@ -68,6 +68,12 @@ HAS_LEFT_BOTH = Range(20, 20, elsewhere=(LEFT_KAFKA, LEFT_ZOOKEEPER))
         (IN_ZOOKEEPER, None, "zookeeper", IN_ZOOKEEPER),
         (IN_ZOOKEEPER, "zookeeper", "kafka zookeeper", IN_ZOOKEEPER),
         (IN_ZOOKEEPER, "kafka zookeeper", "kafka", Range(10, 20, 10, elsewhere=(LEFT_ZOOKEEPER,))),
+        (
+            IN_ZOOKEEPER,
+            "kafka zookeeper",
+            "zookeeper",
+            IN_ZOOKEEPER._replace(elsewhere=(LeftOffset("kafka", 10, None, (20,)),)),
+        ),
         (IN_KAFKA, "kafka", "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
         (IN_KAFKA, None, "zookeeper", Range(10, 20, elsewhere=(LEFT_KAFKA,))),
         (IN_KAFKA, "kafka zookeeper", "zookeeper", IN_KAFKA._replace(elsewhere=(LEFT_KAFKA,))),
@@ -109,6 +115,22 @@ def test_partitions_without_a_topic() -> None:
     }
 
 
+def test_a_query_that_left_its_group_without_an_offset() -> None:
+    """The start of a range replaces a missing committed offset if a number follows it."""
+    found = StreamOffset({A0: Range(3, 5, None, None, 4)}).to_json()
+    assert found["topics"]["a"]["partitions"] == {"0": [3, 5, 3, -1, 4]}
+    assert StreamOffset.from_json(found).ranges == {A0: Range(3, 5, 3, None, 4)}
+
+
+@pytest.mark.parametrize(
+    "identity", [TopicIdentity("i", -(2**63), 0), TopicIdentity("i", 2**63 - 1, 2**31)], ids=["least", "greatest"]
+)
+def test_extreme_numbers(identity: TopicIdentity) -> None:
+    """Numbers of 64 bits, and as many partitions as Kafka can number, are written and read."""
+    offset = StreamOffset({TopicPartition("a", 2**31 - 1): Range(0, 2**63 - 1)}, {"a": identity})
+    assert StreamOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+
+
 def test_empty() -> None:
     """A stream that does not read anything yet has an offset."""
     assert StreamOffset().to_json() == {"version": 1, "topics": {}}
@@ -137,6 +159,14 @@ def test_identity_after(positions: set[int], known: int) -> None:
     topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
     before = TopicIdentity("old", 7, 1)
     found = identity_after(topic, before, {TopicPartition("a", n) for n in positions})
+    assert found == TopicIdentity("xYz", 77, known)
+
+
+@pytest.mark.parametrize(("positions", "known"), [({0, 1, 2, 3}, 4), ({0, 1, 3}, 0), (set(), 0)])
+def test_identity_of_a_new_topic(positions: set[int], known: int) -> None:
+    """The partitions of a new topic become known together."""
+    topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
+    found = identity_after(topic, TopicIdentity(), {TopicPartition("a", n) for n in positions})
     assert found == TopicIdentity("xYz", 77, known)
 
 
@@ -210,14 +240,18 @@ def test_another_topic_of_the_same_name(
                 {"0": ["1", "5"]},
                 {"0": "15"},
                 {"0": [False, True]},
+                {"0": [1, 2**63]},
             )
         ),
-        *(valid(partitions={number: [1, 5]}) for number in ("x", "", "-1", "+0", "0 ", "00", "\u0663")),
-        *(valid(known=bad) for bad in (None, "1", 1.0, -1, True)),
+        *(valid(partitions={number: [1, 5]}) for number in ("x", "", "-1", "+0", "0 ", "00", "\u0663", str(2**31))),
+        *(valid(known=bad) for bad in (None, "1", 1.0, -1, True, 2**31 + 1)),
         *(valid(id=bad) for bad in (7, ["i"])),
-        *(valid(czxid=bad) for bad in ("7", 7.0, False)),
+        *(valid(czxid=bad) for bad in ("7", 7.0, False, 2**63, -(2**63) - 1)),
         *(valid(left=bad) for bad in (None, [], {"kafka": None}, {"kafka": {"0": None}}, {"redis": {"0": [1, -1]}})),
-        *(valid(left={"kafka": {"0": bad}}) for bad in ([], [1], [1, -2], [1, -1, -1], [1, -1, 2.0], ["1", -1])),
+        *(
+            valid(left={"kafka": {"0": bad}})
+            for bad in ([], [1], [1, -2], [1, -2, 3], [-2, -1, 3], [1, -1, -1], [1, -1, 2.0], ["1", -1])
+        ),
         *({**valid(), "stores": bad} for bad in (7, None, "kafka", ["redis"], [["kafka"]])),
         # Of a development version, for partitions that had no leader at the start.
         valid(waiting={"3": [17, 1700000000000]}),
@@ -233,9 +267,18 @@ def test_damaged(found: object) -> None:
     assert "use the version that wrote it, or a new checkpointLocation" in str(caught.value)
 
 
+def test_deep_json() -> None:
+    """An offset that is nested too deeply to be quoted is refused, too."""
+    found: list[Any] = []
+    for _ in range(100_000):
+        found = [found]
+    with pytest.raises(CheckpointError, match=": JSON that is nested too deeply; use the version that wrote it"):
+        StreamOffset.from_json(found)
+
+
 def test_another_version() -> None:
     """A newer version is named together with the expected one, and a long offset is quoted in part."""
     newer = {"version": 2, "topics": {"a": {"known": 1, "partitions": {str(n): [1, 5] for n in range(500)}}}}
     with pytest.raises(CheckpointError, match=r"has version 2 instead of 1") as caught:
         StreamOffset.from_json(newer)
-    assert len(str(caught.value)) < 500
+    assert f"instead of 1: {str(newer)[:200]}; use the version that wrote it" in str(caught.value)

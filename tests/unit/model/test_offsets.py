@@ -23,6 +23,7 @@ from pyspark_zkafka.model.offsets import (
     Position,
     Resolution,
     canonical_json,
+    is_behind,
 )
 from pyspark_zkafka.model.offsets import resolve as resolve_with
 from pyspark_zkafka.retries import Retry
@@ -66,13 +67,16 @@ class FakeLogs:
         self.offsets = dict(committed or {})
         self.asked: list[dict[TopicPartition, Position]] = []
         self.asked_high: list[list[TopicPartition]] = []
+        self.timeouts_s: list[float] = []
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
         self.asked.append(dict(wanted))
+        self.timeouts_s.append(timeout_s)
         return {tp: self.logs[tp].at(position) for tp, position in wanted.items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
         self.asked_high.append(list(partitions))
+        self.timeouts_s.append(timeout_s)
         found = {tp: self.logs[tp].high_watermark for tp in partitions}
         return {tp: high for tp, high in found.items() if high is not None}
 
@@ -166,6 +170,7 @@ def test_ranges_keep_the_given_order() -> None:
         (25, LATEST, (20, 20), [("starting", 25)]),
         (20, LATEST, (20, 20), []),
         (10, 20, (10, 20), []),
+        (15, 15, (15, 15), []),
         (EARLIEST, 25, (10, 20), [("ending", 25)]),
         (EARLIEST, 20, (10, 20), []),
         (EARLIEST, 10, (10, 10), []),
@@ -198,6 +203,43 @@ def test_committed_offset_outside_the_log_is_reported() -> None:
         "a-0: starting offset 2 is outside the log, which spans [10, 20)",
         "a-1: starting offset 30 is outside the log, which spans [10, 20)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (EARLIEST, AtTimestamp(0), (0, 0)),
+        (AtTimestamp(0), LATEST, (0, 5)),
+        (AtTimestamp(0), AtTimestamp(0), (0, 0)),
+        (0, 0, (0, 0)),
+        (EARLIEST, 0, (0, 0)),
+    ],
+)
+def test_the_first_record_of_a_topic(start: Position, end: Position, expected: tuple[int, int]) -> None:
+    """Offset 0 is an offset like any other: of an exact position, and of the first record at a timestamp."""
+    logs = FakeLogs({A0: Log(0, 5, {offset: offset * 1000 for offset in range(5)})})
+    assert resolve([A0], of_a0(start), of_a0(end), logs) == Resolution((OffsetRange(A0, *expected),))
+    assert len(logs.asked) == 2
+    assert logs.asked_high == []
+
+
+def test_an_empty_log_needs_no_more_requests() -> None:
+    """The end of a log without records is not requested again."""
+    logs = FakeLogs({A0: Log(0, 0)})
+    assert resolve([A0], everywhere(EARLIEST), everywhere(LATEST), logs) == Resolution((OffsetRange(A0, 0, 0),))
+    assert len(logs.asked) == 2
+    assert logs.asked_high == []
+
+
+def test_the_time_out_limits_each_request() -> None:
+    """Every request has the caller's time-out: for edges, timestamps, open transactions and retries."""
+    logs = FakeLogs({tp: log() for tp in (A0, A1, B0)})
+    start = OffsetSpec("s", by_partition={A0: FromEdge(EARLIEST, 2), A1: 25, B0: EARLIEST})
+    end = OffsetSpec("e", everywhere=LATEST, by_partition={B0: AtTimestamp(99_000)})
+    found = resolve_with([A0, A1, B0], start, end, logs, retry=Retry(1, 0.0, lambda _: None), timeout_s=7.0)
+    assert found.ranges == (OffsetRange(A0, 12, 20), OffsetRange(A1, 20, 20), OffsetRange(B0, 10, 20))
+    assert [len(logs.asked), len(logs.asked_high)] == [6, 2]
+    assert logs.timeouts_s == [7.0] * 8
 
 
 def unstable() -> Log:
@@ -391,17 +433,40 @@ def test_times_before_the_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end"),
+    ("start", "end", "says"),
     [
-        (FromEdge(LATEST, -1), FromEdge(LATEST, -2)),
-        (FromEdge(EARLIEST, 2), FromEdge(EARLIEST, 1)),
-        (Ago(1), Ago(2)),
+        (FromEdge(LATEST, -1), FromEdge(LATEST, -2), "starts at latest-1 and ends at latest-2"),
+        (FromEdge(EARLIEST, 2), FromEdge(EARLIEST, 1), "starts at earliest+2 and ends at earliest+1"),
+        (Ago(1), Ago(2), "starts at 1 ms ago and ends at 2 ms ago"),
     ],
 )
-def test_start_after_end_in_every_log(start: NamedPosition, end: NamedPosition) -> None:
+def test_start_after_end_in_every_log(start: NamedPosition, end: NamedPosition, says: str) -> None:
     """A start that is after the end in every log is refused before any request."""
-    with pytest.raises(OptionError, match="set a start that is not after the end"):
+    with pytest.raises(OptionError) as caught:
         resolve([A0], everywhere(start), everywhere(end), FakeLogs({}))
+    assert caught.value.message == f"a-0 {says}; set a start that is not after the end"
+
+
+@pytest.mark.parametrize("position", [15, LATEST, AtTimestamp(5), Ago(5), FromEdge(LATEST, -5)], ids=str)
+@pytest.mark.parametrize("end", [LATEST, AtTimestamp(9), Ago(5), FromEdge(LATEST, -5)], ids=str)
+def test_starts_that_may_be_before_the_end(position: NamedPosition, end: NamedPosition) -> None:
+    """A start is not after an equal end, nor after an end of another kind, which may be later."""
+    assert not is_behind(position, position)
+    assert not is_behind(position, end)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "says"),
+    [
+        (EARLIEST, None, "an end is never committed, and names each partition"),
+        (EARLIEST, "committed", "an end is never committed, and names each partition"),
+        (Ago(1), LATEST, r"a time before the plan is resolved by OffsetSpec\.at first"),
+    ],
+)
+def test_ends_that_callers_must_not_pass(start: Any, end: Any, says: str) -> None:
+    """A caller that passes an end without a position, or a time that depends on the present, gets a TypeError."""
+    with pytest.raises(TypeError, match=f"^{says}$"):
+        resolve([A0], everywhere(start), everywhere(end), FakeLogs({A0: log()}))
 
 
 def test_start_after_end_in_time_is_an_error() -> None:
