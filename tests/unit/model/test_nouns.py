@@ -29,7 +29,7 @@ def test_sessions(session: int, text: str) -> None:
 )
 def test_no_owner(text: str) -> None:
     """Text without a member and a session of at most 64 bits is refused."""
-    with pytest.raises(ValueError, match="consumer@0x1000a"):
+    with pytest.raises(ValueError, match=r"^a member and its session: consumer@0x1000a$"):
         ClaimOwner.parse(text)
 
 

@@ -87,8 +87,9 @@ def test_only_rows_that_take_a_turn_move_the_counter() -> None:
     """An explicit partition takes precedence over the key, and only rows without either advance the counter."""
     keys = pa.array([b"21", None, b"21", None, None])
     explicit = pa.array([None, 9, 0, None, None], pa.int32())
-    routed, counter = Router("t", 10, [4, 7]).route(5, keys, explicit)
-    assert routed.tolist() == [(-973932308 & 0x7FFFFFFF) % 10, 9, 0, 4, 7]
+    routed, counter = Router("t", 11, [4, 7]).route(5, keys, explicit)
+    assert routed.tolist() == [(-973932308 & 0x7FFFFFFF) % 11, 9, 0, 4, 7]
+    assert routed[0] != 0, "0 could also come from a null explicit partition"
     assert counter == 2
 
 
@@ -98,7 +99,7 @@ def test_round_robin_looks_at_no_key_but_at_explicit_partitions() -> None:
     assert routed.tolist() == [0, 1, 0, 2]
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8()], ids=str)
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64()], ids=str)
 def test_explicit_partitions_of_any_integer_type(kind: pa.DataType) -> None:
     """The partition column may have any integer type, and may be sliced or chunked."""
     asked, router = pa.array([99, 1, None, 0], kind).slice(1), Router("t", 2, [1])
@@ -111,7 +112,8 @@ def test_partition_out_of_range_names_row_value_count_and_topic(partition: int) 
     """The error for an explicit partition that does not exist names topic, row and partition."""
     explicit = pa.array([2, None, partition, -7], pa.int64())
     with pytest.raises(
-        InvalidRow, match=rf"^\[PARTITION_OUT_OF_RANGE\] Row 2 .*{partition} of topic orders; .*has 3 "
+        InvalidRow,
+        match=rf"^\[PARTITION_OUT_OF_RANGE\] Row 2 .*{partition} of topic orders; .*has 3 partitions, 0 to 2[.] ",
     ) as e:
         Router("orders", 3, [0, 1, 2]).route(4, None, explicit)
     assert e.value.parameters == {"topic": "orders", "row": 2, "partition": partition, "partitions": 3}
@@ -130,10 +132,15 @@ def test_empty_batches_route_to_nothing(partitioner: str) -> None:
 
 def test_a_router_checks_what_it_is_made_of() -> None:
     """A topic without partitions and an unknown partitioner are errors when the router is created."""
-    with pytest.raises(UnknownTopic, match="TOPIC_WITHOUT_PARTITIONS"):
+    with pytest.raises(
+        UnknownTopic, match=r"\[TOPIC_WITHOUT_PARTITIONS\] Topic t has no partition to write to; "
+    ) as missing:
         Router("t", 0, [])
-    with pytest.raises(OptionError, match=r"UNKNOWN_PARTITIONER.*'sticky'.*murmur2, murmur3, crc32, fnv1a, roundrobin"):
+    assert missing.value.parameters == {"topic": "t"}
+    names = ", ".join(PARTITIONERS)
+    with pytest.raises(OptionError, match=rf"\[UNKNOWN_PARTITIONER\] .* no partitioner 'sticky'; .* {names}$") as unknown:
         Router("t", 1, [], "sticky")
+    assert unknown.value.parameters == {"partitioner": "sticky"}
 
 
 def test_a_router_survives_pickling() -> None:
@@ -208,5 +215,13 @@ def test_keys_that_cannot_be_hashed(name: str) -> None:
     for hashed in (lambda: hash_keys(name, pa.array([1])), lambda: Router("t", 3, [0], name).route(1, pa.array([1]))):
         with pytest.raises(
             OptionError, match=r"^\[BAD_KEY_TYPE\] A column key of type bigint cannot be hashed.*cast it to "
-        ):
+        ) as caught:
             hashed()
+        assert caught.value.parameters == {"type": "bigint"}
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.int64()], ids=str)
+def test_nulls_may_have_any_type(kind: pa.DataType) -> None:
+    """A column of nulls, which Spark may give any type, has no keys and no explicit partitions."""
+    nulls = pa.nulls(3, kind)
+    assert Router("t", 3, [1, 2]).route(3, nulls, nulls)[0].tolist() == [1, 2, 1]

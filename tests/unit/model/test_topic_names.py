@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.model.topic_names import RULE, FilterError, describe_bad_names, is_topic_name, shown_name, topic_filter
+from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.model import topic_names
+from pyspark_zkafka.model.topic_names import (
+    MAX_PATTERN_CHARS,
+    RULE,
+    FilterError,
+    describe_bad_names,
+    is_topic_name,
+    require_topic_name,
+    shown_name,
+    topic_filter,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_kept_filters() -> None:
+    """Forget translated filters, which mutmut's processes inherit, so that each test translates its own filters."""
+    topic_names._kept.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["a", "0", "A.b_c-9", "...", "-", "__consumer_offsets", "x" * 249, "x" * 255])
@@ -40,8 +57,17 @@ def test_description() -> None:
     assert describe_bad_names("subscribe", ["a", "b"]) is None
     assert describe_bad_names("subscribe", ["a", "."]) == f"subscribe names the topic '.'; {RULE}. Correct it"
     many = describe_bad_names("subscribe", [f"{n}/" for n in range(7)])
-    assert many is not None
-    assert many.startswith("subscribe names the topics '0/', '1/', '2/', '3/', '4/' and 2 more; ")
+    assert many == f"subscribe names the topics '0/', '1/', '2/', '3/', '4/' and 2 more; {RULE}. Correct it"
+    five = describe_bad_names("subscribe", [f"{n}/" for n in range(5)])
+    assert five == f"subscribe names the topics '0/', '1/', '2/', '3/' and '4/'; {RULE}. Correct it"
+
+
+def test_a_required_name() -> None:
+    """The error for an invalid name shows the name and the rule."""
+    require_topic_name("a")
+    with pytest.raises(InvalidRow) as caught:
+        require_topic_name("a/b")
+    assert caught.value.message == f"The name 'a/b' is not valid for a topic; {RULE}. Correct the name"
 
 
 @pytest.mark.parametrize(
@@ -69,6 +95,9 @@ def test_description() -> None:
         ("[^a-c&]", ["d", "-"], ["b", "dd"]),
         ("", [], ["a"]),
         ("a||b", ["a", "b"], ["ab"]),
+        ("a.+|b.+|c", ["ax", "bx", "c"], ["a", "b", "cx"]),
+        ("[a|b]c|d", ["ac", "bc", "d"], ["a", "c"]),
+        (r"a\|b|c", ["c"], ["a", "b"]),
         ("x.*y.*z", ["xyz", "x1y2z"], ["xzy"]),
         ("(" * 20 + "a" + ")" * 20, ["a"], ["aa"]),
         ("[a-c[x]]", ["a", "x"], ["d"]),
@@ -140,4 +169,15 @@ def test_regexes_that_are_refused(regex: str, says: str) -> None:
 def test_many_names() -> None:
     """A list of plain names may be as long as a znode, since it needs no pattern."""
     names = [f"topic-{n}" for n in range(20_000)]
-    assert topic_filter("|".join(names)).select(["topic-7", "topic-x"]) == {"topic-7"}
+    found = topic_filter("|".join(names))
+    assert found.select(["topic-7", "topic-x"]) == {"topic-7"}
+    assert not found.alternatives
+
+
+def test_the_longest_pattern() -> None:
+    """A pattern may have 10,000 characters, in addition to plain names."""
+    longest = "[a-z]+|" * 1428 + "b.+1"
+    assert len(longest) == MAX_PATTERN_CHARS
+    assert topic_filter(longest).select(["a", "b-1", "c-1"]) == {"a", "b-1"}
+    with pytest.raises(FilterError, match="10001 characters, of which no more than 10000 are allowed"):
+        topic_filter(f"{longest}.")

@@ -59,7 +59,8 @@ def test_maps_and_timestamps() -> None:
 def test_wrong_projection() -> None:
     """One error lists unknown columns and other types, and names the view's columns."""
     with pytest.raises(
-        OptionError, match=r"INVALID_SCHEMA.*no column 'nam'; it has topic, name, value; topic of .* is string"
+        OptionError,
+        match=r"INVALID_SCHEMA\] The schema cannot be read: .* 'nam'; it has topic, name, value; topic of .* is string",
     ):
         require_view_projection("configs", spark_schema("nam string, topic bigint"))
     with pytest.raises(OptionError, match=r"lag of view=offsets cannot be NOT NULL"):
@@ -109,6 +110,11 @@ def test_options_beside_a_view(view: str) -> None:
     [
         ("brokers", {"subscribe": "a"}, "view=brokers cannot be restricted to topics; leave out subscribe"),
         ("members", {"subscribePattern": "a"}, "view=members cannot be restricted to topics; leave out subscribePattern"),
+        (
+            "controller",
+            {"subscribeExceptPattern": "a"},
+            "view=controller cannot be restricted to topics; leave out subscribeExceptPattern",
+        ),
         ("topics", {"group.id": "g"}, "view=topics shows no groups; leave out group.id"),
         ("partitions", {"assign": '{"a": [0]}'}, "assign is about reading records"),
         ("partitions", {"STARTINGOFFSETS": "earliest"}, "startingOffsets is about reading records"),
