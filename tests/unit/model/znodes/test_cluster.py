@@ -16,6 +16,7 @@ BROKERS = [
     (b"creator-1:kafka1:9092", 0),  # 0.7, as it was
     (b"kafka1:9092", 0),  # 0.7, as documented
     (b'{"jmx_port":-1,"timestamp":"1","host":"kafka1","version":1,"port":9092}', 1),
+    (b' \n{"jmx_port":-1,"timestamp":"1","host":"kafka1","version":1,"port":9092}\n', 1),
     (
         b'{"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://kafka1:9092"],"host":"kafka1","version":2,"port":9092}',
         2,
@@ -45,6 +46,21 @@ def test_versions(data: bytes, version: int) -> None:
     assert found.version == version
     assert found.host == "kafka1"
     assert found.port == 9092
+
+
+@pytest.mark.parametrize("port", [0, 65_535])
+@pytest.mark.parametrize(
+    "registration",
+    [
+        "kafka1:%d",
+        '{"host":"kafka1","version":1,"port":%d}',
+        '{"endpoints":["PLAINTEXT://kafka1:%d"],"host":"kafka1","version":2,"port":9092}',
+    ],
+)
+def test_ports(registration: str, port: int) -> None:
+    """A port is any number of 16 bits."""
+    found = znodes.decode_broker("/brokers/ids/7", (registration % port).encode())
+    assert found.broker.endpoints == (Endpoint("PLAINTEXT", "PLAINTEXT", "kafka1", port),)
 
 
 def test_broker_without_plaintext_listener() -> None:
@@ -119,6 +135,16 @@ TOPICS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("version", "topic_id"),
+    [(b"", None), (b'"version":1,', None), (b'"version":2,', None), (b'"version":3,', "E6Ol")],
+)
+def test_ids_of_topics(version: bytes, topic_id: str | None) -> None:
+    """A topic without a version has version 1, and versions below 3 have no topic id."""
+    data = b'{%s"partitions":{"0":[1]},"topic_id":"E6Ol"}' % version
+    assert znodes.decode_topic("/brokers/topics/t", data) == Topic("t", {0: (1,)}, topic_id)
+
+
 def test_versions_of_topics() -> None:
     """A topic of every version has its partitions in numeric order, and its id if the version has one."""
     first, second, third = (znodes.decode_topic("/brokers/topics/t", data, 42) for data in TOPICS)
@@ -166,8 +192,8 @@ STATE = '{"controller_epoch":61,"leader":%s,"version":1,"leader_epoch":5,"isr":[
 @pytest.mark.parametrize(("leader", "expected"), [("0", 0), ("-1", -1), ("-2", -1), ("null", -1)])
 def test_leader_of_a_partition(leader: str, expected: int) -> None:
     """The leader is -1 if it is missing or null, and during deletion."""
-    found = znodes.decode_partition_state("/p/state", (STATE % leader).encode())
-    assert found == PartitionState(expected, 5, (0, 2, 1), 61)
+    found = znodes.decode_partition_state("/p/state", (STATE % leader).encode(), 42)
+    assert found == PartitionState(expected, 5, (0, 2, 1), 61, 42)
 
 
 @pytest.mark.parametrize(
@@ -222,11 +248,21 @@ def test_reassignment_and_election() -> None:
 
 
 Decoder = Callable[[str, "bytes | None"], object]
+EXPECTED: dict[Decoder, str] = {
+    znodes.decode_controller: "a controller: JSON such as {",
+    znodes.decode_controller_epoch: "a controller epoch, a bare integer",
+    znodes.decode_cluster_id: "a cluster id: JSON such as {",
+    znodes.decode_topic_config: "a topic config: JSON such as {",
+    znodes.decode_reassignment: "a reassignment: JSON such as {",
+    znodes.decode_preferred_election: "a preferred replica election: JSON such as {",
+    znodes.decode_target_replicas: "a topic: JSON such as {",
+}
 
 BAD: list[tuple[Decoder, bytes | None]] = [
     (znodes.decode_controller, None),
     (znodes.decode_controller, b""),
     (znodes.decode_controller, b"one"),
+    (znodes.decode_controller, b"2147483648"),
     (znodes.decode_controller, b'{"version":1}'),
     (znodes.decode_controller, b'{"version":1,"brokerid":"1"}'),
     (znodes.decode_controller_epoch, None),
@@ -246,23 +282,29 @@ BAD: list[tuple[Decoder, bytes | None]] = [
     (znodes.decode_reassignment, b'{"version":1,"partitions":[{"topic":"t","partition":"0","replicas":[1]}]}'),
     (znodes.decode_preferred_election, None),
     (znodes.decode_preferred_election, b'{"version":1,"partitions":[{"partition":0}]}'),
+    (znodes.decode_target_replicas, b'{"version":2}'),
+    (znodes.decode_target_replicas, b'{"version":2,"partitions":{"x":[1]},"adding_replicas":{"x":[1]}}'),
 ]
 
 
 @pytest.mark.parametrize(("decode", "data"), BAD)
 def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
-    """Each decoder's error names the znode and shows its data."""
-    with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
+    """Each decoder's error has the znode's path and data, and says what Kafka writes there."""
+    with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found") as caught:
         decode("/some/path", data)
+    assert caught.value.parameters["data"] == data
+    assert str(caught.value.parameters["expected"]).startswith(EXPECTED[decode])
 
 
 def test_wanted_replicas() -> None:
-    """The target replicas are those that Kafka 3.9.1 does not list for removal."""
+    """The target replicas are those that Kafka 3.9.1 does not list for removal, and partitions are in numeric order."""
     data = (
         b'{"partitions":{"0":[2,1,0],"1":[1,0,2],"2":[2,0],"3":[0,2]},"topic_id":"rzZHTTcTSKGL_v88cBTY-w",'
         b'"adding_replicas":{"0":[2],"1":[0]},"removing_replicas":{"0":[0],"1":[2]},"version":3}'
     )
     assert znodes.decode_target_replicas("/t", data) == {0: (2, 1), 1: (1, 0)}
+    growing = b'{"version":2,"partitions":{"10":[1,2],"2":[1,3]},"adding_replicas":{"10":[2],"2":[3]}}'
+    assert list(znodes.decode_target_replicas("/t", growing).items()) == [(2, (1, 3)), (10, (1, 2))]
     assert znodes.decode_target_replicas("/t", b'{"version":1,"partitions":{"0":[1]}}') == {}
     idle = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{"0":[]},"removing_replicas":{}}'
     assert znodes.decode_target_replicas("/t", idle) == {}
@@ -294,7 +336,9 @@ def test_bytes_of_kafkas_tools() -> None:
 def test_notices_for_old_brokers() -> None:
     """Brokers of 0.8 get a topic's name, and brokers of 0.9 to 0.10.1 get version 1 of the JSON."""
     assert znodes.encode_config_change("t", 1) == b'"t"'
-    assert znodes.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+    for registration in (2, 3):
+        change = znodes.encode_config_change("t", registration)
+        assert change == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
 
 
 @pytest.mark.parametrize(
@@ -302,9 +346,9 @@ def test_notices_for_old_brokers() -> None:
     [
         ("retention.ms", ["-1", "+5", "86400000"], ["-2", "soon", "1.5", "", "9223372036854775808", "-+5", "\u0665"]),
         ("retention.bytes", ["-1", "0"], ["1k"]),
-        ("segment.bytes", ["14", "1073741824"], ["13", "2147483648"]),
-        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["", "none", "compact,"]),
-        ("compression.type", ["producer", "zstd"], ["zip"]),
+        ("segment.bytes", ["14", "1073741824", "2147483647"], ["13", "2147483648"]),
+        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["", "none", "compact,", "or"]),
+        ("compression.type", ["producer", "zstd"], ["zip", "zstd,gzip", " zstd"]),
         ("min.cleanable.dirty.ratio", ["0", "0.5", "1", ".5", "1.", "5e-1"], ["1.1", "nan", "half", "0_1", "\u0661", "."]),
         ("preallocate", ["true", "false"], ["yes"]),
         ("message.timestamp.type", ["CreateTime"], ["createtime"]),
@@ -321,7 +365,8 @@ def test_values_of_settings(name: str, good: list[str], bad: list[str]) -> None:
 
 def test_unknown_settings() -> None:
     """All problems are reported, and an unknown name is reported in Kafka's words."""
-    assert znodes.config_problems({"retention.msec": "5", "preallocate": "maybe"}) == [
+    settings = {"message.format.version": "0.10", "retention.msec": "5", "preallocate": "maybe"}
+    assert znodes.config_problems(settings) == [
         "Unknown topic config name: retention.msec",
         "preallocate is 'maybe'; expected true or false",
     ]

@@ -6,8 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.model.znodes.codec import INT64, ZnodeJson, encode_json, is_int32, parse_integer
+from pyspark_zkafka.errors import CodecError, OptionError
+from pyspark_zkafka.model.znodes.codec import (
+    INT64,
+    ZnodeJson,
+    child_path,
+    decode_text,
+    encode_json,
+    is_int32,
+    is_znode_path,
+    parse_integer,
+)
 
 OBJECT = b'{"n":7,"s":"x","null":null,"list":[1,2],"objects":[{"a":"b"}],"timestamp":5,"big":2147483648,"flag":true}'
 
@@ -26,34 +35,47 @@ def test_getters() -> None:
     assert [item.texts() for item in found.objects("objects")] == [{"a": "b"}]
 
 
-WRONG: list[Callable[[ZnodeJson], object]] = [
-    lambda found: found.integer("s"),
-    lambda found: found.integer("flag"),
-    lambda found: found.integer("big"),
-    lambda found: found.integer("null", 3),
-    lambda found: found.text("n"),
-    lambda found: found.text("missing"),
-    lambda found: found.optional_text("n"),
-    lambda found: found.array("s"),
-    lambda found: found.integers("objects"),
-    lambda found: found.objects("list"),
-    lambda found: found.nested("list"),
-    lambda found: found.texts(),
+WRONG: list[tuple[Callable[[ZnodeJson], object], str]] = [
+    (lambda found: found.integer("s"), "s is a 32-bit integer"),
+    (lambda found: found.integer("flag"), "flag is a 32-bit integer"),
+    (lambda found: found.integer("big"), "big is a 32-bit integer"),
+    (lambda found: found.integer("null", 3), "null is a 32-bit integer"),
+    (lambda found: found.text("n"), "n is text"),
+    (lambda found: found.text("missing"), "missing is text"),
+    (lambda found: found.optional_text("n"), "n is text"),
+    (lambda found: found.array("s"), "s is an array"),
+    (lambda found: found.integers("objects"), "objects is a 32-bit integer"),
+    (lambda found: found.objects("list"), "each of list is a JSON object"),
+    (lambda found: found.objects("objects")[0].integer("a"), "a is a 32-bit integer"),
+    (lambda found: found.nested("list"), "list is a JSON object"),
+    (lambda found: found.texts(), "n is text"),
 ]
 
 
-@pytest.mark.parametrize("get", WRONG)
-def test_wrong_types(get: Callable[[ZnodeJson], object]) -> None:
-    """A value of another type is an error that names the znode and the expected form."""
-    with pytest.raises(CodecError, match=r"Znode /z .*an object \("):
+@pytest.mark.parametrize(("get", "says"), WRONG)
+def test_wrong_types(get: Callable[[ZnodeJson], object], says: str) -> None:
+    """A value of another type is an error with the znode's path and data, and the expected form."""
+    with pytest.raises(CodecError) as caught:
         get(ZnodeJson.parse("/z", OBJECT, "an object"))
+    assert caught.value.parameters == {"path": "/z", "data": OBJECT, "expected": f"an object ({says})"}
 
 
 @pytest.mark.parametrize("data", [None, b"", b"[]", b"1", b'{"a":NaN}', b"{", b"\xff", b'{"a":"\\ud800"}'])
 def test_no_object(data: bytes | None) -> None:
     """Missing data, other JSON, text that is not UTF-8 and lone surrogates are errors."""
-    with pytest.raises(CodecError, match="Znode /z "):
+    with pytest.raises(CodecError) as caught:
         ZnodeJson.parse("/z", data, "an object")
+    expected = "an object in UTF-8" if data == b"\xff" else "an object"
+    assert caught.value.parameters == {"path": "/z", "data": data, "expected": expected}
+
+
+@pytest.mark.parametrize(("data", "expected"), [(None, "a text"), (b"a\xff", "a text in UTF-8")])
+def test_no_text(data: bytes | None, expected: str) -> None:
+    """Missing data and data that is not UTF-8 are errors, unlike empty data."""
+    assert decode_text("/z", b"", "a text") == ""
+    with pytest.raises(CodecError) as caught:
+        decode_text("/z", data, "a text")
+    assert caught.value.parameters == {"path": "/z", "data": data, "expected": expected}
 
 
 def test_integers_of_32_bits() -> None:
@@ -63,8 +85,19 @@ def test_integers_of_32_bits() -> None:
     assert not any(map(is_int32, (2**31, True, 1.0, "1", None)))
     assert parse_integer("/z", b"-2147483648", "n") == -(2**31)
     assert parse_integer("/z", b"2147483648", "n", INT64) == 2**31
-    with pytest.raises(CodecError, match="Znode /z "):
-        parse_integer("/z", b"2147483648", "n")
+    for data in (b"2147483648", b"n", None):
+        with pytest.raises(CodecError) as caught:
+            parse_integer("/z", data, "a number")
+        assert caught.value.parameters == {"path": "/z", "data": data, "expected": "a number"}
+
+
+def test_paths() -> None:
+    """ZooKeeper's rules decide which paths are valid, and a child's name cannot have a slash."""
+    assert all(map(is_znode_path, ("/", "/a/b", "/ä/.b/...")))
+    assert not any(map(is_znode_path, ("", "a", "a/b", "/a//b", "/a/../b", "/a/.", "/a/", "/a\0")))
+    assert child_path("/a", "b") == "/a/b"
+    with pytest.raises(OptionError, match=r"^\[INVALID_NAME\] 'b/c' cannot be the name of a znode below /a; use letters"):
+        child_path("/a", "b/c")
 
 
 def test_encoded_json() -> None:
