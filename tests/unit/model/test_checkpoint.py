@@ -115,13 +115,6 @@ def test_partitions_without_a_topic() -> None:
     }
 
 
-def test_a_query_that_left_its_group_without_an_offset() -> None:
-    """The start of a range replaces a missing committed offset if a number follows it."""
-    found = StreamOffset({A0: Range(3, 5, None, None, 4)}).to_json()
-    assert found["topics"]["a"]["partitions"] == {"0": [3, 5, 3, -1, 4]}
-    assert StreamOffset.from_json(found).ranges == {A0: Range(3, 5, 3, None, 4)}
-
-
 @pytest.mark.parametrize(
     "identity", [TopicIdentity("i", -(2**63), 0), TopicIdentity("i", 2**63 - 1, 2**31)], ids=["least", "greatest"]
 )

@@ -89,6 +89,12 @@ def test_not_null_without_a_schema(declared: Any, names: str) -> None:
     require_projection(pa.schema([("value", NESTED.field("f").type)]), {"value": None})
 
 
+def test_columns_after_a_decoded_column() -> None:
+    """Columns after a decoded column are checked, too."""
+    with pytest.raises(OptionError, match="offset cannot be int; declare it bigint"):
+        require_projection(pa.schema([("value", NESTED), ("offset", pa.int32())]), {"value": NESTED})
+
+
 def test_columns_of_bad_records() -> None:
     """The columns of malformed records need a decoded column and the mode PERMISSIVE."""
     corrupt = pa.schema([("_corrupt_record", pa.binary()), ("offset", pa.int64())])
