@@ -206,20 +206,21 @@ def test_committed_offset_outside_the_log_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "expected"),
+    ("start", "end", "expected", "requests"),
     [
-        (EARLIEST, AtTimestamp(0), (0, 0)),
-        (AtTimestamp(0), LATEST, (0, 5)),
-        (AtTimestamp(0), AtTimestamp(0), (0, 0)),
-        (0, 0, (0, 0)),
-        (EARLIEST, 0, (0, 0)),
+        (EARLIEST, AtTimestamp(0), (0, 0), 2),
+        (AtTimestamp(0), LATEST, (0, 5), 2),
+        (AtTimestamp(0), AtTimestamp(0), (0, 0), 2),
+        (0, 0, (0, 0), 2),
+        (EARLIEST, 0, (0, 0), 2),
+        (3, AtTimestamp(0), (3, 3), 3),
     ],
 )
-def test_the_first_record_of_a_topic(start: Position, end: Position, expected: tuple[int, int]) -> None:
+def test_the_first_record_of_a_topic(start: Position, end: Position, expected: tuple[int, int], requests: int) -> None:
     """Offset 0 is an offset like any other: of an exact position, and of the first record at a timestamp."""
     logs = FakeLogs({A0: Log(0, 5, {offset: offset * 1000 for offset in range(5)})})
     assert resolve([A0], of_a0(start), of_a0(end), logs) == Resolution((OffsetRange(A0, *expected),))
-    assert len(logs.asked) == 2
+    assert len(logs.asked) == requests
     assert logs.asked_high == []
 
 
