@@ -197,9 +197,8 @@ def nulls(column: ArrowColumn) -> npt.NDArray[np.bool_]:
     """Return a mask that is True where a column is null."""
     if not column.null_count:
         return np.zeros(len(column), dtype=bool)
-    mask = column.is_null()
-    found: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False) if isinstance(mask, pa.Array) else mask.to_numpy()
-    return found
+    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def check_keys(keys: ArrowColumn) -> None:

@@ -282,7 +282,7 @@ def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int
     start, before = 0, 0
     while start < len(ends):
         fitting = int(np.searchsorted(ends, before + most_bytes, side="right"))
-        stop = min(max(fitting, start + 1), start + most_rows, len(ends))
+        stop = min(max(fitting, start + 1), start + most_rows)
         yield start, stop, int(ends[stop - 1]) - before
         start, before = stop, int(ends[stop - 1])
 
