@@ -15,12 +15,14 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, client_config, librdkafka_logger
+from pyspark_zkafka.brokers.errors import REFUSED_FOR_S
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, kafka_errors, named
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.error_codes import NONE, ErrorCode
 from pyspark_zkafka.model.producing import OVERDUE
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
 from pyspark_zkafka.records.producer import Failure, QueueLimits, Sender, asking_for_partitions
+from pyspark_zkafka.retries import Deadline
 
 _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024
@@ -116,11 +118,16 @@ class MessageSender(Sender):
         return self._reports
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[int, dict[int, int]]:
-        try:
-            found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
-        except KafkaException as error:
-            self.poll(0)
-            raise self._reports.error(error, asking_for_partitions(topic)) from error
+        doing, deadline, patience_s = asking_for_partitions(topic), Deadline.after(timeout_s), 1.0
+        while True:
+            try:
+                found = self._producer.list_topics(topic, timeout=min(patience_s, max(deadline.left_s, 0.0))).topics[topic]
+                break
+            except KafkaException as error:
+                self.poll(0.1)  # notes a refused login
+                if deadline.has_passed or self._reports.refusal(doing, REFUSED_FOR_S) is not None:
+                    raise self._reports.error(error, doing) from error
+            patience_s *= 2
         code = NONE if found.error is None else int(found.error.code())
         return _OWN_CODES.get(code, code), {partition.id: partition.leader for partition in found.partitions.values()}
 

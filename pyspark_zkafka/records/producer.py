@@ -384,7 +384,7 @@ class CountingProducer:
         known = 0
         while (left_s := (deadline if known else first_answer).left_s) > 0:
             with suppress(ZKafkaError):  # the cause is reported when the records are not delivered
-                known = len(self._sender.leaders(topic, min(left_s, _METADATA_TIMEOUT_S))[1])
+                known = len(self._sender.leaders(topic, max(min(left_s, _METADATA_TIMEOUT_S), _ANSWER_S))[1])
                 if not 0 < known < needed:
                     break
             self._sender.poll(0.2)

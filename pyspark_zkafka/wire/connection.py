@@ -357,9 +357,10 @@ class Connection:
                 self._disconnect()
                 raise ConnectionClosed(f"{self}: the listener expects TLS")
             length = int.from_bytes(self._length, "big", signed=True)
-            if not least <= length <= self._settings.socket.most_response_bytes:
+            most = self._settings.socket.most_response_bytes
+            if not least <= length <= most:
                 self._disconnect()
-                raise MalformedResponse(f"{self}: a response of {length} bytes")
+                raise MalformedResponse(f"{self}: a response of {length} bytes (receive.message.max.bytes is {most})")
             self._response, self._received = buffer.room(length), 0
         return self._response if self._fill(self._response, deadline) else None
 

@@ -248,6 +248,8 @@ class Fetcher:
     def _lose(self, error: ConnectionLost) -> None:
         """Note the error, and look the leader up again after a back-off."""
         self._in_flight = None
+        if self._broker.is_replica:
+            self._broker.avoid_replicas()
         remedy = "; if this continues, set transport to librdkafka" if isinstance(error, MalformedResponse) else ""
         self._errors.note(f"{error}{remedy}")
         self._retry_later(self._client.settings.reconnect_backoff)
@@ -418,13 +420,10 @@ class Fetcher:
     def _advance(self, data: PartitionData, until: int) -> FedBatches:
         """Feed the records, move past them, and request the next records."""
         fed = self._feed(data.records, data.aborted if self._settings.read_committed else None)
-        if fed.malformed:
-            after = max(self._offset, fed.next_offset)
-            self._lose(MalformedResponse(f"a record batch of wrong length after offset {after}"))
-        if fed.exhausted or (fed.size and fed.next_offset <= self._offset):
-            raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
-        if not fed.size:
-            return fed  # malformed, or the decoder reports the error in the first batch
+        if fed.next_offset <= self._offset:
+            if fed.exhausted or (fed.size and not fed.malformed):
+                raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
+            return fed  # the decoder reports the error in the next batch
         # The first batch may start before the offset, or after a gap.
         offsets = fed.next_offset - min(fed.first_offset, self._offset)
         self._client.fetch_sizes.note(self._partition.topic, offsets, fed.size)

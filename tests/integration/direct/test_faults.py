@@ -146,7 +146,7 @@ def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
 
 @pytest.mark.parametrize("place", [4, *seldom(0, 7)])
 def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int) -> None:
-    """After a response that violates its schema, the read connects again and reads each record once."""
+    """After a response that violates its schema, the read asks again and reads each record once."""
     with (
         FaultyWire(zkafka_cluster.port(0), flip(place)) as wire,
         direct_reader(topic, wire.address) as (left, reader),

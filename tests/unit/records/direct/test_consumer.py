@@ -25,7 +25,7 @@ from pyspark_zkafka.wire.protocol import Reader
 from tests.support.clock import Clock
 from tests.support.eventually import eventually
 from tests.support.fake_partition import EPOCH_END, FETCH, LIST_OFFSETS, METADATA, TP, FakePartition, feed, records
-from tests.support.scripted_broker import RANGES, ScriptedBroker
+from tests.support.scripted_broker import RANGES, ScriptedBroker, answered
 
 NOT_LEADER, REFUSED, FENCED, UNKNOWN_EPOCH = 6, 29, 74, 75
 SCHEMA = pa.schema([("offset", pa.int64())])
@@ -74,6 +74,19 @@ def test_seek_drops_what_was_fetched() -> None:
         found = opened.poll(100, 1000, 10, Deadline.after(5))
         assert found.first == 5
         assert found.last == 9
+
+
+@pytest.mark.parametrize("position", [0, 10, 15])
+def test_batch_of_impossible_length(position: int) -> None:
+    """A batch of impossible length is corrupt. The records before it can be read."""
+    bad = bytearray(records(10, 20))
+    bad[8:12] = protocol.int32(1)
+    with consumer(FakePartition(records(0, 10) + bytes(bad))) as opened:
+        opened.seek(position)
+        if position == 0:
+            assert opened.poll(100, 1000, 10, Deadline.after(5)).last == 9
+        with pytest.raises(ClusterStateError, match="CORRUPT_MESSAGE"):
+            opened.poll(100, 1000, 20, Deadline.after(5))
 
 
 def test_ends_of_the_log() -> None:
@@ -256,6 +269,17 @@ def test_preferred_replica_that_stands_still(open_fetcher: Fetchers) -> None:
         assert eventually(lambda: fetch(fetcher)[0]) == 10
     assert follower.asked.count(FETCH) == 20
     assert partition.asked.count(FETCH) >= 2  # the first one is sent to the replica; the next may be under way
+
+
+@pytest.mark.parametrize("answer", [None, b"?"], ids=["closes the connection", "malformed"])
+def test_preferred_replica_that_fails(open_fetcher: Fetchers, answer: bytes | None) -> None:
+    """After a replica has closed the connection, or sent a malformed answer, the leader is read."""
+    with ScriptedBroker(lambda request: answer and answered(request, answer), WITH_EPOCHS) as follower:
+        partition = FakePartition(records(0, 10))
+        partition.replica, partition.others = 9, {9: follower.address[1]}
+        fetcher = open_fetcher(partition, client_rack="r")
+        assert eventually(lambda: fetch(fetcher)[0]) == 10
+        assert [request.api for request in follower.received].count(FETCH) == 1
 
 
 def test_time_of_a_poll() -> None:
