@@ -12,7 +12,6 @@ EVERY = frozenset({"reader", "sink"})
 READERS = frozenset({"reader"})
 ZOOKEEPER = frozenset({"zookeeper"})
 ENSEMBLE = frozenset({"ensemble"})
-EPOCHS = frozenset({"leader epochs"})
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,7 @@ class Kind:
     lasts_s : tuple of float
         Its least and greatest duration.
     concerns : frozenset
-        The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``; with an ``ensemble``; with
-        brokers that have ``leader epochs``.
+        The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``; those with an ``ensemble``.
     after : str
         The kind without which it has no effect; empty for most.
     """
@@ -44,7 +42,7 @@ KINDS = (
     Kind("broker killed", "servers", (1, 10)),
     Kind("broker paused", "servers", (2, 5)),
     Kind("broker paused beyond its session", "servers", (8, 14)),
-    Kind("all brokers killed", "servers", (3, 8), EPOCHS),  # without KIP-101, brokers may lose what they acknowledged
+    Kind("all brokers killed", "servers", (3, 8)),
     Kind("broker's disk full", "servers", (2, 10)),
     Kind("preferred leaders elected", "servers", after="broker stopped"),
     Kind("partition added", "servers", concerns=READERS),

@@ -70,7 +70,7 @@ def test_owns(group: str, owned: bool) -> None:
     ],
 )
 def test_ledgers_of_a_query(base: str, is_of_it: bool) -> None:
-    """A query's ledgers are found under all prefixes and writers, but not those of numbered writes or other queries."""
+    """A query's ledgers are found under all prefixes and writers. Other queries and numbered writes are left out."""
     assert QueryName.belongs(base, "8f1c") == is_of_it
 
 

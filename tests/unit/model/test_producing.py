@@ -255,7 +255,7 @@ def test_no_transaction() -> None:
 
 @pytest.mark.parametrize("code", [NONE, DUPLICATE])
 def test_acknowledged(code: int) -> None:
-    """An acknowledged batch, or one that a broker knows already, is delivered and leaves the queue."""
+    """A batch that a broker acknowledges, or already has, is delivered and leaves the queue."""
     task = producing(two_records(size_bytes=4), two_records(size_bytes=7), two_records(T1, size_bytes=3))
     assert task.queued_bytes == 14
     (first,) = send(task)

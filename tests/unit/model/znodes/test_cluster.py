@@ -297,7 +297,7 @@ def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
 
 
 def test_wanted_replicas() -> None:
-    """The target replicas are those that Kafka 3.9.1 does not list for removal, and partitions are in numeric order."""
+    """Replicas that Kafka 3.9.1 lists for removal are no target replicas, and partitions are in numeric order."""
     data = (
         b'{"partitions":{"0":[2,1,0],"1":[1,0,2],"2":[2,0],"3":[0,2]},"topic_id":"rzZHTTcTSKGL_v88cBTY-w",'
         b'"adding_replicas":{"0":[2],"1":[0]},"removing_replicas":{"0":[0],"1":[2]},"version":3}'
