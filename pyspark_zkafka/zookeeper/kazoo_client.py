@@ -58,6 +58,7 @@ _MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.Unimplement
 _LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
 _MAX_TROUBLES = 8
 _SHORTEST_S = 0.01
+_FIRST_ANSWER_S = 1.0  # kazoo waits for the requested session timeout, but servers grant longer ones
 _AHEAD_BYTES = 64 * 1024
 _LENGTH_BYTES = 4
 _HEADER = struct.Struct(">ii")  # a message's length and its xid; in a connection's first answer, the protocol's version
@@ -95,7 +96,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads and sockets, with a `deadline` (monotonic seconds) for connecting and closing.
 
     Without a deadline, a server that accepts connections but does not answer blocks both for longer than the session
-    timeout.
+    timeout. A session timeout of some milliseconds does not shorten the wait for a server's first answer.
     Connections use `tls` if given: kazoo's own context also trusts the system's authorities.
     """
 
@@ -132,7 +133,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return self._connection
 
     def _left_s(self, timeout_s: float) -> float:
-        return max(_SHORTEST_S, min(timeout_s, self.deadline - self._clock()))
+        return max(_SHORTEST_S, min(max(timeout_s, _FIRST_ANSWER_S), self.deadline - self._clock()))
 
     def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
         """Return the sockets that are ready to read and to write, after `timeout` or at the deadline.
@@ -143,6 +144,8 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         left = self.deadline - self._clock()
         if left <= 0:
             raise KazooTimeoutError("gave up at the deadline")
+        if timeout is not None and any(isinstance(s, ReadAhead) and s.granted_ms is None for s in (*rlist, *wlist)):
+            timeout = max(timeout, _FIRST_ANSWER_S)
         ahead = {s.fileno() for s in rlist if isinstance(s, ReadAhead) and s.pending() > 0}
         wait = 0 if ahead else left if timeout is None else min(timeout, left)
         poller = select.poll()

@@ -6,7 +6,9 @@ import logging
 import math
 import pickle
 import socket
+import threading
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -129,6 +131,23 @@ def test_waits_end_at_the_deadline() -> None:
         handler.deadline = math.inf
         theirs.send(b"x")
         assert handler.select([ours], [ours], [], None) == ([ours], [ours], [])
+
+
+def test_a_short_session_timeout_leaves_time_for_the_first_answer() -> None:
+    """A server may take longer to answer than the session timeout that is asked of it. Later waits are as asked."""
+    handler = BoundedHandler(time.monotonic)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connected = handler.create_connection(address=server.getsockname(), hostname="zk1", timeout=0.001)
+        peer, _ = server.accept()
+        with peer, closing(connected):
+            answer = threading.Timer(0.1, peer.sendall, [b"\0\0\0\x25" + b"\0" * 4 + b"\0\0\x0b\xb8" + b"\0" * 29])
+            answer.start()
+            assert handler.select([connected], [], [], 0.001) == ([connected], [], [])
+            assert len(connected.recv(100)) == 41
+            started = time.monotonic()
+            assert handler.select([connected], [], [], 0.001) == ([], [], [])
+            assert time.monotonic() - started < 1
+            answer.join()
 
 
 def test_what_was_received_ahead_is_read_first() -> None:
