@@ -21,18 +21,24 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 ENGINE_NAMES = ("ours", "jvm")
+_LIMIT = "arrow"
+_FIRST = "start to first record s"
 _IDLE = "Waiting for data to arrive"
 _TIMEOUT_S = 60.0
 
 
 def starts(bench: Bench, rounds: int, idle_s: float) -> list[dict[str, Any]]:
-    """Return a row for each engine: median seconds until idle and until the first record is done, and CPU while idle."""
+    """Return a row for each engine: median seconds until idle and until the first record is done, and CPU while idle.
+
+    The limit is a source without Kafka, which has one record and then ends.
+    """
     topic = f"bench-idle-{secrets.token_hex(3)}"
     bench.cluster.create_topic(topic)
     try:
         for name in ENGINE_NAMES:
             _first_record(bench, name, topic)  # warms up
         found = {name: [_start(bench, name, topic, idle_s) for _ in range(rounds)] for name in ENGINE_NAMES}
+        found[_LIMIT] = [{_FIRST: _first_rows(bench, _LIMIT, topic)[0]} for _ in range(rounds)]
     finally:
         bench.cluster.delete_topic(topic)
     return [
@@ -46,7 +52,7 @@ def _start(bench: Bench, engine: str, topic: str, idle_s: float) -> dict[str, fl
     until_done = _first_record(bench, engine, topic)
     return {
         "start to idle s": until_idle,
-        "start to first record s": until_done,
+        _FIRST: until_done,
         "idle CPU %": percent,
     }
 
@@ -68,21 +74,25 @@ def _idle(bench: Bench, engine: str, topic: str, idle_s: float) -> tuple[float, 
 def _first_record(bench: Bench, engine: str, topic: str) -> float:
     """Return the seconds from the start to the end of the micro-batch with the waiting records."""
     _produce_one(bench, topic)
+    seconds, read = _first_rows(bench, engine, topic)
+    require(read, sum(topics.ends(bench.cluster, topic)), f"{engine}: records after the start")
+    return seconds
+
+
+def _first_rows(bench: Bench, engine: str, topic: str) -> tuple[float, int]:
+    """Return the seconds from the start to the end of the first micro-batch with rows, and their number."""
     begin = time.perf_counter()
     query = _query(bench, engine, topic, "earliest")
     try:
         _until(query, lambda: any(p["numInputRows"] for p in query.recentProgress))
-        seconds = time.perf_counter() - begin
-        read = sum(p["numInputRows"] for p in query.recentProgress)
-        require(read, sum(topics.ends(bench.cluster, topic)), f"{engine}: records after the start")
-        return seconds
+        return time.perf_counter() - begin, sum(p["numInputRows"] for p in query.recentProgress)
     finally:
         query.stop()
 
 
 def _query(bench: Bench, engine: str, topic: str, start: str) -> StreamingQuery:
-    nothing = Topic(topic, "small", Facts(0, 0, 0, 0, 0, 0, 0), [])
-    stream = ENGINES[engine].stream(bench, nothing, 10_000_000, start=start)
+    one = Topic(topic, "small", Facts(1, 1, 1, 0, 0, 0, 0), [1])  # only the limit reads so much
+    stream = ENGINES[engine].stream(bench, one, 10_000_000, start=start)
     checkpoint = bench.folder / f"start-{secrets.token_hex(4)}"
     return stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
 
