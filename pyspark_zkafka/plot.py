@@ -17,6 +17,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, MATPLOTLIB_MISSING
+from pyspark_zkafka.errors import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,10 +84,10 @@ def lag_over_time(
     for position, (label, points) in enumerate(_sums(rows, by, lone_group=len(groups) == 1)):
         colour, dash = _LINES[position % len(_LINES)], _DASHES[position // len(_LINES) % len(_DASHES)]
         times, lags = zip(*points, strict=True)
-        axes.plot(list(map(clock, times)), lags, color=colour, linestyle=dash, linewidth=1.6, label=label)
+        axes.plot(list(map(clock, times)), lags, color=colour, linestyle=dash, linewidth=1.6, label=_shown(label))
     _draw_events(axes, {clock(time): text for time, text in (events or {}).items()})
     axes.set_xlabel(label_of_time)
-    axes.set_ylabel(f"lag of group {groups.pop()} (records)" if len(groups) == 1 else "lag (records)")
+    axes.set_ylabel(f"lag of group {_shown(groups.pop())} (records)" if len(groups) == 1 else "lag (records)")
     axes.set_xlim(0, max(clock(row["time"]) for row in rows) or 1)
     if not any(_lag(row) < 0 for row in rows):
         axes.set_ylim(bottom=0)
@@ -238,7 +239,7 @@ def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
     for row, (position, text) in enumerate(sorted(events.items(), reverse=True)):
         height = 1.03 + 0.07 * row
         axes.plot([position, position], [0, height], color="0.55", linewidth=0.8, transform=at_top, clip_on=False)
-        axes.text(position, height, f" {text}", transform=at_top, fontsize=_SMALL, va="center")
+        axes.text(position, height, f" {_shown(text)}", transform=at_top, fontsize=_SMALL, va="center")
 
 
 class _Line(NamedTuple):
@@ -276,8 +277,9 @@ def _draw_cells(axes: Axes, cells: Sequence[int], height: int, colour: str) -> N
 def _label_matrix(axes: Axes, lines: Sequence[_Line], columns: Mapping[tuple[str, int], int], cell_in: float) -> None:
     groups = {line.group for line in lines}
     prefix: Callable[[_Line], str] = (lambda line: "") if len(groups) == 1 else (lambda line: f"{line.group}: ")
-    axes.set_yticks(range(len(lines)), [prefix(line) + (line.consumer or "no owner") for line in lines], fontsize=_SMALL)
-    axes.set_ylabel(f"consumer of group {groups.pop()}" if len(groups) == 1 else "group: consumer")
+    names = [_shown(prefix(line) + (line.consumer or "no owner")) for line in lines]
+    axes.set_yticks(range(len(lines)), names, fontsize=_SMALL)
+    axes.set_ylabel(f"consumer of group {_shown(groups.pop())}" if len(groups) == 1 else "group: consumer")
     shown = [cell for cell in columns if cell[1] % -(-len(columns) // _TICKS_AT_MOST) == 0]
     axes.set_xticks([columns[cell] for cell in shown], [str(partition) for _, partition in shown], fontsize=_SMALL)
     axes.set_xlabel("partition")
@@ -293,10 +295,20 @@ def _label_topic(axes: Axes, topic: str, positions: Sequence[int], cell_in: floa
     """Write a topic's name above its columns, rotated if they are too narrow, and draw a line before the topic."""
     fits = 0.075 * len(topic) < cell_in * len(positions)
     centre, at_top = (positions[0] + positions[-1]) / 2, axes.get_xaxis_transform()
-    text = axes.text(centre, 1.02, topic, transform=at_top, ha="center", va="bottom", fontsize=_SMALL)
+    text = axes.text(centre, 1.02, _shown(topic), transform=at_top, ha="center", va="bottom", fontsize=_SMALL)
     text.set_rotation(0 if fits else 90)
     if positions[0] > 0:
         axes.axvline(positions[0] - 0.5, color=_BLACK, linewidth=0.8)
+
+
+def _shown(text: str) -> str:
+    r"""Escape a text for matplotlib, which draws formulas between dollar signs, and leaves out labels that start with _.
+
+    >>> print(_shown("$a"), _shown("_b"))
+    \$a  _b
+    """
+    escaped = printable(text).replace("$", r"\$")
+    return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def _axes(width_in: float, height_in: float) -> tuple[Figure, Axes]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.errors import OptionError, ZKafkaError, printable
 from pyspark_zkafka.plot import assignment_map, lag_over_time, leader_balance
 
 if TYPE_CHECKING:
@@ -254,6 +254,17 @@ def test_forms_of_rows(form: Any) -> None:
     assert [bar.get_height() for bar in drawn(figure).patches] == [1, 0, 1]
     figure = assignment_map(form([claim(0, "billing_a"), claim(1, None)]), form(existing(("orders", 2))))
     assert cells(drawn(figure), OWNED) == {"a": [0], "unreadable claim": [1]}
+
+
+@pytest.mark.parametrize("name", ["_internal", r"$\frac$", r"a\$b$", "a\ud800\x1b[2J"])
+def test_hostile_names(name: str) -> None:
+    """A name is drawn as it is, whatever it means to matplotlib. Control characters and lone surrogates are escaped."""
+    named = printable(name)
+    axes = drawn(lag_over_time([observation(s, 1, group=g) for s in (0, 1) for g in (name, "z")], events={START: name}))
+    assert [text.replace(r"\$", "$").strip() for text in lines(axes)] == sorted([named, "z"])
+    owners = drawn(assignment_map([claim(0, name, name), claim(1, "c1", "z")], existing(("orders", 2))))
+    labels = [label.get_text().replace(r"\$", "$").strip() for label in owners.get_yticklabels()]
+    assert f"{named}: {named}" in labels
 
 
 @pytest.mark.parametrize(
