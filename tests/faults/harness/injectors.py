@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark_zkafka.errors import LocalClusterError
 from tests.faults.harness.foreign import join_for
 from tests.faults.harness.history import Fault, Reset
 from tests.faults.harness.members import Member, signal_process
@@ -49,7 +50,7 @@ class Injectors:
         self._numbers = count()
         self._ends: dict[Planned, float] = {}
         self._actions: dict[str, Callable[[float, float], tuple[str, Sequence[Running]] | None]] = {
-            "broker stopped": lambda lasts_s, draw: self._broker_down(lasts_s, draw, cluster.stop),
+            "broker stopped": lambda lasts_s, draw: self._broker_down(lasts_s, draw, self._stop),
             "broker killed": lambda lasts_s, draw: self._broker_down(lasts_s, draw, cluster.kill),
             "broker paused": self._broker_paused,
             "broker paused beyond its session": self._broker_paused,
@@ -98,6 +99,15 @@ class Injectors:
         time.sleep(lasts_s)
         self._cluster.restart(broker)
         return f"broker {broker}", self._running
+
+    def _stop(self, broker: int) -> None:
+        """Stop a broker, or kill it: before Kafka 1.1, one that was absent may never end by itself (KAFKA-2729)."""
+        try:
+            self._cluster.stop(broker)
+        except LocalClusterError as error:
+            if error.condition != "SERVER_DID_NOT_END":
+                raise
+            self._cluster.kill(broker)
 
     def _broker_paused(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]]:
         broker = self._broker(draw)

@@ -12,6 +12,7 @@ EVERY = frozenset({"reader", "sink"})
 READERS = frozenset({"reader"})
 ZOOKEEPER = frozenset({"zookeeper"})
 ENSEMBLE = frozenset({"ensemble"})
+EPOCHS = frozenset({"leader epochs"})
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Kind:
     lasts_s : tuple of float
         Its least and greatest duration.
     concerns : frozenset
-        The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``; those with an ``ensemble``.
+        The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``; with an ``ensemble``; with
+        brokers that have ``leader epochs``.
     after : str
         The kind without which it has no effect; empty for most.
     """
@@ -42,7 +44,7 @@ KINDS = (
     Kind("broker killed", "servers", (1, 10)),
     Kind("broker paused", "servers", (2, 5)),
     Kind("broker paused beyond its session", "servers", (8, 14)),
-    Kind("all brokers killed", "servers", (3, 8)),
+    Kind("all brokers killed", "servers", (3, 8), EPOCHS),  # without KIP-101, all truncate what they acknowledged
     Kind("broker's disk full", "servers", (2, 10)),
     Kind("preferred leaders elected", "servers", after="broker stopped"),
     Kind("partition added", "servers", concerns=READERS),

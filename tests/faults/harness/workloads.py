@@ -84,6 +84,7 @@ class Workload:
     def traits(self) -> set[str]:
         """The traits for `nemesis.kinds`."""
         cluster = {"ensemble"} if self.has_zookeeper else set()
+        cluster |= {"leader epochs"} if self.has_idempotence else set()  # both came with Kafka 0.11
         return {"sink" if self.is_sink else "reader", "kafka" if self.in_kafka else "zookeeper", *cluster}
 
     @property

@@ -49,3 +49,5 @@ def test_kinds_of_workloads() -> None:
     assert "session expired" not in {kind.name for kind in kinds({"reader", "kafka"})}
     assert "offsets reset" not in {kind.name for kind in kinds({"sink", "zookeeper"})}
     assert not [kind.name for kind in kinds(workload("stream-kafka", kafka="4.3.1").traits) if "zookeeper" in kind.name]
+    assert "all brokers killed" in {kind.name for kind in kinds(workload("batch").traits)}
+    assert "all brokers killed" not in {kind.name for kind in kinds(workload("batch", kafka="0.10.2.2").traits)}
