@@ -50,7 +50,7 @@ def token(config: str) -> tuple[str, float]:
         requests.write(".")
     now = time.time()
     claims = {"sub": given["user"], "aud": Signer.audience, "iss": "tests", "iat": now, "exp": now + given["lifetime_s"]}
-    signed = f"{_encoded({'alg': 'RS256', 'typ': 'JWT', 'kid': _KEY_ID})}.{_encoded(claims)}"
+    signed = f"{TOKEN_START}.{_encoded(claims)}"
     key = serialization.load_pem_private_key(Path(given["key"]).read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
@@ -67,3 +67,7 @@ def _number(value: int) -> str:
 
 def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+TOKEN_START = _encoded({"alg": "RS256", "typ": "JWT", "kid": _KEY_ID})
+"""The first part of each token."""

@@ -102,6 +102,11 @@ def stream(spark: SparkSession, folder: Path, options: Options) -> None:
 STEPS: dict[str, Callable[[SparkSession, Path, Options], None]] = {
     "read": read,
     "referred read": read,
+    "scram read": read,
+    "token read": read,
+    "librdkafka read": read,
+    "librdkafka scram read": read,
+    "librdkafka token write": write,
     "write": write,
     "stream": stream,
     "view": read,

@@ -29,6 +29,7 @@ from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.read.readers import split_partitions
 from tests.support.certificates import Authority
 from tests.support.security import SECRET, Options, jaas_config
+from tests.support.signed_tokens import PROVIDER, TOKEN_START, Signer
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -50,6 +51,7 @@ PLANTED = {
     "malformed zookeeper.auth": "planted-malformed-auth",
     "unknown password": "planted-unknown-password",
     "oauth client": "planted-oauth-client",
+    "token": TOKEN_START,
     "referred": "planted-referred",
 }
 
@@ -115,7 +117,7 @@ def locked_again(file: str, password: str, target: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def steps(fortress: LocalCluster, pem: dict[str, str], keys: dict[str, str]) -> dict[str, Options]:
+def steps(fortress: LocalCluster, pem: dict[str, str], keys: dict[str, str], signer: Signer) -> dict[str, Options]:
     """Options of each step of the driver: all secret options, right and wrong."""
     chroot = fortress.zookeeper_connect.partition("/")[2]
     zookeeper = {
@@ -153,12 +155,25 @@ def steps(fortress: LocalCluster, pem: dict[str, str], keys: dict[str, str]) -> 
         "kafka.sasl.oauthbearer.client.secret": PLANTED["oauth client"],
         "kafka.sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1:1/token",
     }
+    token = {
+        "listener.name": "TOKENS",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.provider": PROVIDER,
+        "kafka.sasl.oauthbearer.config": signer.config(),
+    }
+    by_librdkafka = {"transport": "librdkafka", "kafka.debug": "all"}
     secure, orders = {**zookeeper, **brokers}, {"subscribe": "orders"}
     impatient = {"fetchOffset.numRetries": "0", "kafka.request.timeout.ms": "3000"}
     referred = {"zookeeper.auth": "digest:alice:${env:PLANTED_DIGEST}", "kafka.sasl.password": "${env:PLANTED_PASSWORD}"}
     return {
         "read": {**secure, **jaas, **in_pem, **orders},
         "referred read": {**secure, **password, **referred, **orders},
+        "scram read": {**secure, **password, "kafka.sasl.mechanism": "SCRAM-SHA-256", **orders},
+        "token read": {**secure, **token, **orders},
+        "librdkafka read": {**secure, **password, **in_store, **orders, **by_librdkafka},
+        "librdkafka scram read": {**secure, **password, "kafka.sasl.mechanism": "SCRAM-SHA-256", **orders, **by_librdkafka},
+        "librdkafka token write": {**secure, **token, "topic": "copied", **by_librdkafka},
         "write": {**secure, **password, **in_store, "topic": "copied"},
         "stream": {**secure, **jaas, **in_pem, **orders, "group.id": "planted"},
         "view": {**secure, **password, **in_store, "view": "offsets"},
