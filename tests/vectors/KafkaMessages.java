@@ -1,15 +1,17 @@
 // Records tests/vectors/kafka_messages_4.3.1.json and kafka_messages_3.9.1.json: requests and responses as Kafka's Java classes
-// write them, in each version that pyspark_zkafka/wire and the classes have. Kafka 4 dropped old versions, 3.9 lacks new ones.
+// write them, in each version that both the package and the classes have. Kafka 4 dropped old versions, 3.9 lacks new ones.
 //
 // Recipe, with Java 17 and kafka-clients-4.3.1.jar and slf4j-api-1.7.36.jar (Maven: org.apache.kafka:kafka-clients:4.3.1)
 // in the folder LIB, from the root of this repository; then the same with 3.9.1:
 //
 //     java -Dfile.encoding=UTF-8 -cp "$LIB/*" tests/vectors/KafkaMessages.java > tests/vectors/kafka_messages_4.3.1.json
 //
-// tests/unit/wire/test_vectors.py has the same values, by API and name of the sample. Responses in flexible versions are also
+// tests/unit/wire/test_vectors.py and tests/unit/records/direct/test_vectors.py have the same values, by API and name of the
+// sample. Responses in flexible versions are also
 // recorded with unknown tagged fields in every structure.
 
 import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -59,6 +61,13 @@ import org.apache.kafka.common.message.OffsetForLeaderEpochRequestData.OffsetFor
 import org.apache.kafka.common.message.OffsetForLeaderEpochResponseData.EpochEndOffset;
 import org.apache.kafka.common.message.OffsetForLeaderEpochResponseData.OffsetForLeaderTopicResult;
 import org.apache.kafka.common.message.OffsetForLeaderEpochResponseData.OffsetForLeaderTopicResultCollection;
+import org.apache.kafka.common.message.ProduceRequestData.PartitionProduceData;
+import org.apache.kafka.common.message.ProduceRequestData.TopicProduceData;
+import org.apache.kafka.common.message.ProduceRequestData.TopicProduceDataCollection;
+import org.apache.kafka.common.message.ProduceResponseData.BatchIndexAndErrorMessage;
+import org.apache.kafka.common.message.ProduceResponseData.PartitionProduceResponse;
+import org.apache.kafka.common.message.ProduceResponseData.TopicProduceResponse;
+import org.apache.kafka.common.message.ProduceResponseData.TopicProduceResponseCollection;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
@@ -73,6 +82,9 @@ public class KafkaMessages {
     private static final Map<ApiKeys, SortedSet<Short>> VERSIONS = new EnumMap<>(ApiKeys.class);
     private static final List<String> MESSAGES = new ArrayList<>();
     private static final Uuid TOPIC_ID = new Uuid(0x0123456789ABCDEFL, 0x8877665544332211L);
+    private static final Uuid OTHER_ID = new Uuid(0x0F1E2D3C4B5A6978L, 0x0102030405060708L);
+    private static final long PRODUCER = 0x0102030405060708L;
+    private static final short EPOCH = 9;
 
     public static void main(String[] arguments) throws Exception {
         connections();
@@ -83,6 +95,9 @@ public class KafkaMessages {
         groups();
         topics();
         configs();
+        fetches();
+        producers();
+        transactions();
         System.out.println("{");
         System.out.println("  \"tool\": \"kafka-clients " + AppInfoParser.getVersion() + ": org.apache.kafka.common.message\",");
         System.out.println("  \"recipe\": \"tests/vectors/KafkaMessages.java\",");
@@ -539,6 +554,172 @@ public class KafkaMessages {
                 .setResourceType((byte) 2).setResourceName("größe")));
     }
 
+    private static void fetches() throws Exception {
+        requests(ApiKeys.FETCH, 0, 17, "partitions", v -> fetch(v, v < 4 ? 0 : 1, List.of(
+            fetchOf("a", TOPIC_ID, fetch(v, 0, 1L << 40, 7, 6), fetch(v, 2, 0, -1, -1)),
+            fetchOf("größe", OTHER_ID, fetch(v, 1, 5, 0, 0)))));
+        requests(ApiKeys.FETCH, 0, 17, "all records", v -> fetch(v, 0, List.of(fetchOf("a", TOPIC_ID, fetch(v, 0, 0, -1, -1)))));
+        // All partitions have diverged: the unknown tagged fields would write the tagged field with its default.
+        responses(ApiKeys.FETCH, 0, 17, "records", v -> new FetchResponseData().setThrottleTimeMs(9).setResponses(List.of(
+            fetchedOf("a", TOPIC_ID,
+                fetched(v, 0, 0, 1L << 40, 5, 1001, List.of(transaction(1L << 33, 3), transaction(8, 4)), new byte[] {1, 2, 3}),
+                fetched(v, 2, 1, -1, -1, -1, null, null)),
+            fetchedOf("größe", OTHER_ID, fetched(v, 1, 0, 7, 7, -1, List.of(), new byte[0])))));
+        responses(ApiKeys.FETCH, 1, 17, "throttled", v -> new FetchResponseData().setThrottleTimeMs(9));
+        responses(ApiKeys.FETCH, 7, 17, "refused", v -> new FetchResponseData().setThrottleTimeMs(9).setErrorCode((short) 70));
+    }
+
+    private static FetchRequestData fetch(int version, int isolation, List<FetchRequestData.FetchTopic> topics) {
+        return new FetchRequestData().setMaxWaitMs(500).setMinBytes(1).setMaxBytes(52_428_800).setIsolationLevel((byte) isolation)
+            .setRackId(version < 11 ? "" : "zone ä").setTopics(topics);
+    }
+
+    private static FetchRequestData.FetchTopic fetchOf(String topic, Uuid id, FetchRequestData.FetchPartition... partitions) {
+        return new FetchRequestData.FetchTopic().setTopic(topic).setTopicId(id).setPartitions(List.of(partitions));
+    }
+
+    private static FetchRequestData.FetchPartition fetch(int version, int partition, long offset, int epoch, int lastEpoch) {
+        return new FetchRequestData.FetchPartition().setPartition(partition).setFetchOffset(offset)
+            .setPartitionMaxBytes(1_048_576).setCurrentLeaderEpoch(epoch).setLastFetchedEpoch(version < 12 ? -1 : lastEpoch);
+    }
+
+    private static FetchResponseData.FetchableTopicResponse fetchedOf(String topic, Uuid id,
+            FetchResponseData.PartitionData... partitions) {
+        return new FetchResponseData.FetchableTopicResponse().setTopic(topic).setTopicId(id).setPartitions(List.of(partitions));
+    }
+
+    private static FetchResponseData.PartitionData fetched(int version, int partition, int error, long end, long stable,
+            int replica, List<FetchResponseData.AbortedTransaction> aborted, byte[] records) {
+        FetchResponseData.PartitionData data = new FetchResponseData.PartitionData().setPartitionIndex(partition)
+            .setErrorCode((short) error).setHighWatermark(end).setLastStableOffset(version < 4 ? -1 : stable).setLogStartOffset(2)
+            .setAbortedTransactions(version < 4 ? null : aborted).setPreferredReadReplica(version < 11 ? -1 : replica);
+        if (records != null) {
+            setRecords(data, records);
+        }
+        return version < 12 ? data
+            : data.setDivergingEpoch(new FetchResponseData.EpochEndOffset().setEpoch(4).setEndOffset(90 + partition));
+    }
+
+    private static FetchResponseData.AbortedTransaction transaction(long producer, long offset) {
+        return new FetchResponseData.AbortedTransaction().setProducerId(producer).setFirstOffset(offset);
+    }
+
+    private static void producers() throws Exception {
+        requests(ApiKeys.PRODUCE, 3, 12, "batches", v -> produce(null));
+        requests(ApiKeys.PRODUCE, 3, 12, "batches of a transaction", v -> produce("transäktion"));
+        responses(ApiKeys.PRODUCE, 3, 12, "outcomes", v -> new ProduceResponseData().setThrottleTimeMs(9)
+            .setResponses(new TopicProduceResponseCollection(List.of(
+                new TopicProduceResponse().setName("a").setPartitionResponses(List.of(
+                    produced(0, 0, 1L << 40, 3),
+                    produced(2, 87, -1, -1).setErrorMessage("ungültig").setRecordErrors(List.of(
+                        new BatchIndexAndErrorMessage().setBatchIndex(1).setBatchIndexErrorMessage("ä"),
+                        new BatchIndexAndErrorMessage().setBatchIndex(2))))),
+                new TopicProduceResponse().setName("größe").setPartitionResponses(List.of(produced(1, 6, -1, -1)))).iterator())));
+        responses(ApiKeys.PRODUCE, 3, 12, "nothing", v -> new ProduceResponseData());
+
+        requests(ApiKeys.INIT_PRODUCER_ID, 0, 1, "transactional id",
+            v -> new InitProducerIdRequestData().setTransactionalId("transäktion").setTransactionTimeoutMs(60_000));
+        requests(ApiKeys.INIT_PRODUCER_ID, 0, 1, "no id",
+            v -> new InitProducerIdRequestData().setTransactionalId(null).setTransactionTimeoutMs(0));
+        responses(ApiKeys.INIT_PRODUCER_ID, 0, 1, "answered", v -> new InitProducerIdResponseData().setThrottleTimeMs(9)
+            .setProducerId(PRODUCER).setProducerEpoch(EPOCH));
+        responses(ApiKeys.INIT_PRODUCER_ID, 0, 1, "refused", v -> new InitProducerIdResponseData().setErrorCode((short) 51));
+    }
+
+    private static ProduceRequestData produce(String transactionalId) {
+        return new ProduceRequestData().setTransactionalId(transactionalId).setAcks((short) -1).setTimeoutMs(1000)
+            .setTopicData(new TopicProduceDataCollection(List.of(
+                new TopicProduceData().setName("a").setPartitionData(List.of(batch(0, new byte[] {1, 2, 3}), batch(2, new byte[] {4}))),
+                new TopicProduceData().setName("größe").setPartitionData(List.of(batch(1, new byte[] {5, 6})))).iterator()));
+    }
+
+    private static PartitionProduceData batch(int partition, byte[] records) {
+        return setRecords(new PartitionProduceData().setIndex(partition), records);
+    }
+
+    // Kafka 4.3 has moved the classes of records to another package.
+    private static <T> T setRecords(T message, byte[] records) {
+        try {
+            Method setter = Arrays.stream(message.getClass().getMethods())
+                .filter(method -> method.getName().equals("setRecords")).findAny().get();
+            Class<?> memory = Class.forName(setter.getParameterTypes()[0].getPackageName() + ".MemoryRecords");
+            Method wrap = memory.getMethod("readableRecords", ByteBuffer.class);
+            setter.invoke(message, wrap.invoke(null, ByteBuffer.wrap(records)));
+        } catch (ReflectiveOperationException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+        return message;
+    }
+
+    private static PartitionProduceResponse produced(int partition, int error, long offset, long start) {
+        return new PartitionProduceResponse().setIndex(partition).setErrorCode((short) error).setBaseOffset(offset)
+            .setLogAppendTimeMs(error == 0 ? 1_700_000_000_000L : -1).setLogStartOffset(start);
+    }
+
+    private static void transactions() throws Exception {
+        requests(ApiKeys.ADD_PARTITIONS_TO_TXN, 0, 2, "partitions", v -> new AddPartitionsToTxnRequestData()
+            .setV3AndBelowTransactionalId("transäktion").setV3AndBelowProducerId(PRODUCER).setV3AndBelowProducerEpoch(EPOCH)
+            .setV3AndBelowTopics(new AddPartitionsToTxnRequestData.AddPartitionsToTxnTopicCollection(List.of(
+                new AddPartitionsToTxnRequestData.AddPartitionsToTxnTopic().setName("a").setPartitions(List.of(0, 2)),
+                new AddPartitionsToTxnRequestData.AddPartitionsToTxnTopic().setName("größe").setPartitions(List.of(1)))
+                .iterator())));
+        responses(ApiKeys.ADD_PARTITIONS_TO_TXN, 0, 2, "accepted", v -> added(0, 0, 0));
+        responses(ApiKeys.ADD_PARTITIONS_TO_TXN, 0, 2, "refused", v -> added(55, 29, 55));
+
+        requests(ApiKeys.ADD_OFFSETS_TO_TXN, 0, 2, "group", v -> new AddOffsetsToTxnRequestData().setTransactionalId("transäktion")
+            .setProducerId(PRODUCER).setProducerEpoch(EPOCH).setGroupId("grüppe"));
+        responses(ApiKeys.ADD_OFFSETS_TO_TXN, 0, 2, "accepted", v -> new AddOffsetsToTxnResponseData().setThrottleTimeMs(9));
+        responses(ApiKeys.ADD_OFFSETS_TO_TXN, 0, 2, "refused", v -> new AddOffsetsToTxnResponseData().setErrorCode((short) 30));
+
+        // librdkafka ends metadata with a zero byte.
+        requests(ApiKeys.TXN_OFFSET_COMMIT, 0, 5, "offset", v -> new TxnOffsetCommitRequestData().setTransactionalId("transäktion")
+            .setProducerId(PRODUCER).setProducerEpoch(EPOCH).setGroupId("grüppe").setTopics(List.of(
+                new TxnOffsetCommitRequestData.TxnOffsetCommitRequestTopic().setName("größe").setPartitions(List.of(
+                    new TxnOffsetCommitRequestData.TxnOffsetCommitRequestPartition().setPartitionIndex(1)
+                        .setCommittedOffset(1L << 40).setCommittedMetadata("späte Daten\0"))))));
+        responses(ApiKeys.TXN_OFFSET_COMMIT, 0, 5, "accepted", v -> committed(0));
+        responses(ApiKeys.TXN_OFFSET_COMMIT, 0, 5, "refused", v -> committed(16));
+
+        requests(ApiKeys.END_TXN, 0, 5, "commit", v -> end(true));
+        requests(ApiKeys.END_TXN, 0, 5, "abort", v -> end(false));
+        responses(ApiKeys.END_TXN, 0, 5, "ended", v -> ended(v));
+        responses(ApiKeys.END_TXN, 0, 5, "refused", v -> new EndTxnResponseData().setErrorCode((short) 90));
+    }
+
+    private static AddPartitionsToTxnResponseData added(int... errors) {
+        return new AddPartitionsToTxnResponseData().setThrottleTimeMs(9).setResultsByTopicV3AndBelow(
+            new AddPartitionsToTxnResponseData.AddPartitionsToTxnTopicResultCollection(List.of(
+                addedTo("a", 0, errors[0], 2, errors[1]), addedTo("größe", 1, errors[2])).iterator()));
+    }
+
+    private static AddPartitionsToTxnResponseData.AddPartitionsToTxnTopicResult addedTo(String topic, int... errors) {
+        AddPartitionsToTxnResponseData.AddPartitionsToTxnPartitionResultCollection results =
+            new AddPartitionsToTxnResponseData.AddPartitionsToTxnPartitionResultCollection();
+        for (int i = 0; i < errors.length; i += 2) {
+            results.add(new AddPartitionsToTxnResponseData.AddPartitionsToTxnPartitionResult().setPartitionIndex(errors[i])
+                .setPartitionErrorCode((short) errors[i + 1]));
+        }
+        return new AddPartitionsToTxnResponseData.AddPartitionsToTxnTopicResult().setName(topic).setResultsByPartition(results);
+    }
+
+    private static TxnOffsetCommitResponseData committed(int error) {
+        return new TxnOffsetCommitResponseData().setThrottleTimeMs(9).setTopics(List.of(
+            new TxnOffsetCommitResponseData.TxnOffsetCommitResponseTopic().setName("größe").setPartitions(List.of(
+                new TxnOffsetCommitResponseData.TxnOffsetCommitResponsePartition().setPartitionIndex(1)
+                    .setErrorCode((short) error)))));
+    }
+
+    private static EndTxnRequestData end(boolean commits) {
+        return new EndTxnRequestData().setTransactionalId("transäktion").setProducerId(PRODUCER).setProducerEpoch(EPOCH)
+            .setCommitted(commits);
+    }
+
+    private static EndTxnResponseData ended(int version) {
+        EndTxnResponseData response = new EndTxnResponseData().setThrottleTimeMs(9);
+        return version < 5 ? response
+            : set(set(response, "setProducerId", long.class, PRODUCER), "setProducerEpoch", short.class, EPOCH);
+    }
+
     // Set a field that only Kafka 3 or Kafka 4 has. A Kafka without the field lacks its versions, too, and `body` skips those.
     private static <T> T set(T object, String setter, Class<?> type, Object value) {
         try {
@@ -602,7 +783,8 @@ public class KafkaMessages {
         message.unknownTaggedFields().add(new RawTaggedField(100, new byte[] {1, 2, 3}));
         message.unknownTaggedFields().add(new RawTaggedField(20_000, new byte[0]));
         for (Field field : message.getClass().getDeclaredFields()) {
-            if (!Modifier.isStatic(field.getModifiers())) {
+            // Produce 9 has no current leader, and an unknown field inside would write it.
+            if (!Modifier.isStatic(field.getModifiers()) && !field.getName().equals("currentLeader")) {
                 field.setAccessible(true);
                 Object value = field.get(message);
                 for (Object element : value instanceof Collection ? (Collection<?>) value : Arrays.asList(value)) {

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -30,41 +28,22 @@ from pyspark_zkafka.wire.metadata_messages import Metadata, Node, PartitionMetad
 from pyspark_zkafka.wire.offset_messages import AskedEpoch, AskedOffset, EpochEndOffset, ListedOffset
 from pyspark_zkafka.wire.protocol import Api, MalformedResponse, Reader, Request, Unsupported
 from pyspark_zkafka.wire.topic_messages import Outcome
+from tests.support.recorded_messages import (
+    CLIENT_ID,
+    CORRELATION_ID,
+    RECORDED,
+    REQUEST,
+    RESPONSE,
+    TAGGED,
+    Vector,
+    needed,
+    recorded,
+)
 
-VECTORS = Path(__file__).parents[2] / "vectors"
-RECORDED = [
-    json.loads((VECTORS / f"kafka_messages_{version}.json").read_text(encoding="utf-8")) for version in ("4.3.1", "3.9.1")
-]
 MODULES = (connections, groups, metadata_messages, offset_messages, topics)
 APIS = {api.name: api for module in MODULES for api in vars(module).values() if isinstance(api, Api)}
 
-REQUEST, RESPONSE, TAGGED = "request", "response", "response with tagged fields"
-CORRELATION_ID, CLIENT_ID = 0x01020304, "clïent"
 UNSUPPORTED = "ApiVersions", "unsupported version"
-
-
-class Vector(NamedTuple):
-    """A message as Java wrote it, header and body."""
-
-    api: str
-    sample: str
-    version: int
-    data: bytes
-
-
-def recorded(kind: str) -> list[Vector]:
-    """The messages of a kind, each once: both versions of Kafka have most of them."""
-    headers, found = {}, set()
-    for file in RECORDED:
-        for api, version, *row in file["headers"]:
-            headers[api, version] = dict(zip((REQUEST, RESPONSE, TAGGED), row, strict=True))
-        for api, name, sample, oldest, newest, body in file["messages"]:
-            if name == kind:
-                found |= {
-                    Vector(api, sample, version, bytes.fromhex(headers[api, version][kind] + body))
-                    for version in range(oldest, newest + 1)
-                }
-    return sorted(found)
 
 
 A0, A1, A2, A3 = (TopicPartition("a", number) for number in range(4))
@@ -294,8 +273,8 @@ READERS: dict[str, Callable[[Reader], Any]] = {
 }
 NUMBER_LEFT = {("ApiVersions", 1), ("ApiVersions", 2), ("Metadata", 8), ("Metadata", 9), ("Metadata", 10)}
 """Versions that end with a number that nothing reads: a throttle time, the cluster's authorized operations."""
-REQUEST_VECTORS = recorded(REQUEST)
-RESPONSE_VECTORS = [vector for kind in (RESPONSE, TAGGED) for vector in recorded(kind) if vector[:2] != UNSUPPORTED]
+REQUEST_VECTORS = recorded(REQUEST, APIS)
+RESPONSE_VECTORS = [vector for kind in (RESPONSE, TAGGED) for vector in recorded(kind, APIS) if vector[:2] != UNSUPPORTED]
 
 
 def read(api: str, version: int, data: bytes) -> tuple[Any, Reader]:
@@ -309,12 +288,7 @@ def read(api: str, version: int, data: bytes) -> tuple[Any, Reader]:
 @pytest.mark.parametrize("kind", [REQUEST, RESPONSE, TAGGED])
 def test_every_version_is_recorded(kind: str) -> None:
     """Each version of each API has vectors, and in flexible versions also with unknown tagged fields."""
-    needed = {
-        (api.name, version)
-        for api in APIS.values()
-        for version in range(max(api.oldest, api.flexible if kind == TAGGED else 0), api.newest + 1)
-    }
-    assert {(vector.api, vector.version) for vector in recorded(kind)} == needed
+    assert {(vector.api, vector.version) for vector in recorded(kind, APIS)} == needed(kind, APIS.values())
 
 
 def test_every_sample_has_values() -> None:
@@ -326,7 +300,7 @@ def test_every_sample_has_values() -> None:
 @pytest.mark.parametrize("kind", [REQUEST, RESPONSE, TAGGED])
 def test_versions_of_kafka_agree(kind: str) -> None:
     """Where both versions of Kafka's classes have a version of a message, they write the same bytes."""
-    vectors = recorded(kind)
+    vectors = recorded(kind, APIS)
     assert len({vector[:3] for vector in vectors}) == len(vectors)
 
 
@@ -355,7 +329,7 @@ def test_responses(api: str, sample: str, version: int, data: bytes) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_unsupported_version(version: int) -> None:
     """A broker that does not know the version of ApiVersions answers in version 0."""
-    (answer,) = (vector.data for vector in recorded(RESPONSE) if vector[:2] == UNSUPPORTED)
+    (answer,) = (vector.data for vector in recorded(RESPONSE, APIS) if vector[:2] == UNSUPPORTED)
     assert read("ApiVersions", version, answer)[0] is None
 
 
@@ -363,11 +337,11 @@ def test_unsupported_version(version: int) -> None:
 def test_cut_responses(api: str, sample: str, version: int, data: bytes) -> None:
     """A response that ends early is malformed. The fields at its end that nothing reads may be cut off."""
     values, response = read(api, version, data)
-    needed = len(data) - response.left
-    for size in range(needed):
+    required = len(data) - response.left
+    for size in range(required):
         with pytest.raises(MalformedResponse):
             read(api, version, data[:size])
-    for size in range(needed, len(data)):
+    for size in range(required, len(data)):
         assert read(api, version, data[:size])[0] == values
 
 
@@ -375,7 +349,7 @@ def test_cut_responses(api: str, sample: str, version: int, data: bytes) -> None
 @pytest.mark.parametrize("hostile", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe"])
 def test_damaged_responses(hostile: bytes) -> None:
     """Hostile numbers in any place are read as values, or raise an error of the protocol, and no other error."""
-    for api, _, version, data in recorded(RESPONSE):
+    for api, _, version, data in recorded(RESPONSE, APIS):
         if version in (APIS[api].oldest, APIS[api].flexible, APIS[api].newest):
             for at in range(4, len(data)):
                 with suppress(MalformedResponse, Unsupported):
