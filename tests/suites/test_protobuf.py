@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documentation import ROOT
 from tests.support.public_suites import conformance_runner
 
 pytestmark = [
@@ -20,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the program to preload is for x86-64"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
+
 NESTED = "the frame leaves out recursive fields"
 UNKNOWN = "unknown fields are ignored"
 EXTENSIONS = "extensions are ignored"
