@@ -68,7 +68,7 @@ def latencies(bench: Bench, seconds: float, rates: Iterable[int] = RATES) -> lis
     bench.spark.conf.set("spark.sql.shuffle.partitions", "1")
     try:
         for name in ENGINE_NAMES:
-            _latency(bench, name, RATES[0], seconds / 3)  # not measured: the JVM compiles
+            _latency(bench, name, RATES[0], seconds / 3)  # warms up
         rows = [_latency(bench, name, rate, seconds) for rate in rates for name in ENGINE_NAMES]
         for name in ENGINE_NAMES:
             with _backfill(name) as process:

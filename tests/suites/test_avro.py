@@ -61,7 +61,7 @@ def suite() -> Iterator[SimpleNamespace]:
 
 
 class JavaResolution:
-    """What Java made of some schemas: those that it refuses, and the payloads with their values by writer and reader."""
+    """Java's view of some schemas: which ones it refuses, and what each reader gets from each writer's payloads."""
 
     def __init__(self, schemas: Iterable[str]) -> None:
         jars = [*fetch_jars(JAVA_AVRO), *fetch_archive(f"{JAVA_AVRO}:jar:tests").glob("*.jar")]
@@ -264,7 +264,7 @@ def our_reader(suite: SimpleNamespace) -> type:
 
 
 def run_tests(cases: unittest.TestSuite) -> tuple[int, dict[str, str]]:
-    """Run tests. Returns their number, and the errors of those that fail, by method and schema."""
+    """Run tests, and return how many ran, and each failure's error by method and schema."""
     result = unittest.TestResult()
     cases.run(result)
     return result.testsRun, {name_of(case): error for case, error in [*result.failures, *result.errors]}
@@ -283,7 +283,7 @@ def name_of(case: Any) -> str:
 def test_python_reader(suite: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's tests of its reader pass with our decoder: values, promotions, defaults, projections and refusals."""
     monkeypatch.setattr(suite.io, "DatumReader", our_reader(suite))
-    with warnings.catch_warnings(record=True):  # xdist cannot pass on those of the package's own classes
+    with warnings.catch_warnings(record=True):  # xdist fails on warnings of the package's own classes
         count, failed = run_tests(suite.test_io.load_tests(unittest.defaultTestLoader, None, ""))
     assert count > 140
     assert failed.keys() == DIFFERENT.keys(), failed

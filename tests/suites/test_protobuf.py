@@ -45,7 +45,7 @@ DIFFERENCES = {
 
 
 def run(tmp_path: Path, depth: int, *options: str) -> tuple[int, set[str]]:
-    """Run cases. Return how many passed, and the names of those that failed."""
+    """Run cases, and return how many passed and which failed."""
     program, shim, protos = conformance_runner()
     testee = tmp_path / "testee"
     environ = f"env -u LD_PRELOAD PYTHONPATH='{ROOT}'"

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from pyspark_zkafka.testing import cache_folder
+from pyspark_zkafka.testing.jars import _made, cache_folder
 
-__all__ = ["package_folder"]
+__all__ = ["package_folder", "source_folder"]
 
 
 def package_folder(name: str, version: str) -> Path:
     """Return the folder of a package without its dependencies. pip installs the package once, into the cache."""
-    folder = cache_folder() / f"{name}-{version}"
-    if not folder.is_dir():
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=f".partial-{name}-") as partial:
-            made = Path(partial) / "made"
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(made)]
-            done = subprocess.run([*pip, f"{name}=={version}"], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise RuntimeError(f"pip could not install {name} {version}: {done.stdout}{done.stderr}")
-            made.rename(folder)
+    return _fetched(f"{name}-{version}", lambda into: _pip("install", "--target", str(into), f"{name}=={version}"))
+
+
+def source_folder(name: str, version: str) -> Path:
+    """Return the folder of a package's source distribution. pip fetches it once, into the cache."""
+
+    def fetch(into: Path) -> None:
+        _pip("download", "--no-binary", name, "--dest", str(into), f"{name}=={version}")
+        (archive,) = into.iterdir()
+        shutil.unpack_archive(archive, into)
+        archive.unlink()
+
+    (folder,) = _fetched(f"{name}-{version}-source", fetch).iterdir()
     return folder
+
+
+def _fetched(name: str, fetch: Callable[[Path], None]) -> Path:
+    return _made(cache_folder() / "packages" / name, lambda into, lock: fetch(into))
+
+
+def _pip(command: str, *arguments: str) -> None:
+    pip = [sys.executable, "-m", "pip", command, "--quiet", "--no-deps", *arguments]
+    done = subprocess.run(pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(pip)} failed: {done.stdout}")

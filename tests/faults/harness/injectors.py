@@ -101,7 +101,7 @@ class Injectors:
         return f"broker {broker}", self._running
 
     def _stop(self, broker: int) -> None:
-        """Stop a broker, or kill it: before Kafka 1.1, one that was absent may never end by itself (KAFKA-2729)."""
+        """Stop a broker. Kill it if it does not end: before Kafka 1.1, a lost session may prevent that (KAFKA-2729)."""
         try:
             self._cluster.stop(broker)
         except LocalClusterError as error:
