@@ -26,6 +26,7 @@ from pyspark_zkafka.model.planning import (
     SubscribePattern,
     Subscription,
     check_named,
+    coalesce,
     describe_missing,
     describe_offline,
     in_fixed_order,
@@ -209,6 +210,7 @@ def test_offline_partitions_are_named_with_their_isr() -> None:
     error = describe_offline([A, B, C], snapshot)
     assert isinstance(error, NoLeader)
     assert "No live leader for a-0 (ISR 4, 5); b-0 (ISR empty); c-0 (ISR unknown: being created);" in str(error)
+    assert str(error).endswith("; start a broker of the ISR, or set offlinePartitions to skip to read the others")
     assert error.parameters == {"partitions": [A, B, C]}
     assert pickle.loads(pickle.dumps(error)).parameters == error.parameters
 
@@ -380,3 +382,22 @@ def test_fixed_order() -> None:
     order = [(split.partition.topic, split.partition.partition, split.start) for split in in_fixed_order(before)]
     assert order == [("a", 0, 0), ("b", 0, 0), ("a", 1, 0), ("a", 0, 5)]
     assert order == [(s.partition.topic, s.partition.partition, s.start) for s in in_fixed_order(after)]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "sizes", "expected"),
+    [
+        pytest.param(None, None, [3, 4], [[3], [4]], id="each its own"),
+        pytest.param(10, None, [4, 3, 2, 1, 5], [[4, 3, 2, 1], [5]], id="until there are enough"),
+        pytest.param(10, None, [4, 9, 20, 1], [[4, 9], [20], [1]], id="beyond what is enough"),
+        pytest.param(10, 8, [4, 4, 4, 5, 3], [[4, 4], [4], [5, 3]], id="up to the maximum"),
+        pytest.param(10, 8, [1, 9, 1], [[1], [9], [1]], id="one that exceeds the maximum"),
+        pytest.param(10, None, [], [], id="none"),
+    ],
+)
+def test_coalesce(minimum: int | None, maximum: int | None, sizes: list[int], expected: list[list[int]]) -> None:
+    """Splits join in order until they have the minimum, unless they would exceed the maximum."""
+    splits = [Split(TopicPartition("t", n), 0, size, 1, 0, (1,), ()) for n, size in enumerate(sizes)]
+    groups = coalesce(splits, minimum, maximum)
+    assert [[split.size for split in group] for group in groups] == expected
+    assert [split for group in groups for split in group] == splits

@@ -86,45 +86,48 @@ def test_listener_without_entry_in_the_map() -> None:
 
 
 BAD_BROKERS = [
-    None,
-    b"",
-    b"\xff\xfe",
-    b"kafka1",
-    b"kafka1:port",
-    b"kafka1:99999",
-    b"[]",
-    b"7",
-    b'{"host":"h","port":1}',
-    b'{"version":0,"host":"h","port":1}',
-    b'{"version":true,"host":"h","port":1}',
-    b'{"version":1,"host":null,"port":-1}',
-    b'{"version":1,"host":"h","port":"9092"}',
-    b'{"version":1,"host":"h","port":9092.0}',
-    b'{"version":1,"host":"h","port":70000}',
-    b'{"version":2,"host":"h","port":1}',
-    b'{"version":2,"host":"h","port":1,"endpoints":"PLAINTEXT://h:1"}',
-    b'{"version":2,"host":"h","port":1,"endpoints":[1]}',
-    b'{"version":2,"host":"h","port":1,"endpoints":["h:1"]}',
-    b'{"version":2,"host":"h","port":1,"endpoints":["PLAINTEXT://::1:1"]}',
-    b'{"version":2,"host":"h","port":1,"endpoints":["PLAINTEXT://h:99999"]}',
-    b'{"version":4,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"]}',
-    b'{"version":4,"host":"h","port":1,"endpoints":[],"listener_security_protocol_map":{"A":1}}',
-    b'{"version":4,"host":"h","port":1,"endpoints":[],"listener_security_protocol_map":{},"rack":7}',
-    b'{"version":5,"host":"h","port":NaN}',
-    b'{"version":1,"host":"\\ud800","port":1}',
+    (None, ""),
+    (b"", ""),
+    (b"\xff\xfe", " in UTF-8"),
+    (b"kafka1", ""),
+    (b"kafka1:port", ""),
+    (b"kafka1:99999", ""),
+    (b"[]", ""),
+    (b"7", ""),
+    (b'{"host":"h","port":1}', " (version is a 32-bit integer)"),
+    (b'{"version":0,"host":"h","port":1}', " (version is 1 or more)"),
+    (b'{"version":true,"host":"h","port":1}', " (version is a 32-bit integer)"),
+    (b'{"version":1,"host":null,"port":-1}', " (version 1 has host and port)"),
+    (b'{"version":1,"host":"h","port":"9092"}', " (port is a 32-bit integer)"),
+    (b'{"version":1,"host":"h","port":9092.0}', " (port is a 32-bit integer)"),
+    (b'{"version":1,"host":"h","port":70000}', " (version 1 has host and port)"),
+    (b'{"version":2,"host":"h","port":1}', " (endpoints is an array)"),
+    (b'{"version":2,"host":"h","port":1,"endpoints":"PLAINTEXT://h:1"}', " (endpoints is an array)"),
+    (b'{"version":2,"host":"h","port":1,"endpoints":[1]}', " (an endpoint is text)"),
+    (b'{"version":2,"host":"h","port":1,"endpoints":["h:1"]}', " (an endpoint is LISTENER://host:port)"),
+    (b'{"version":2,"host":"h","port":1,"endpoints":["PLAINTEXT://::1:1"]}', " (an endpoint is LISTENER://host:port)"),
+    (b'{"version":2,"host":"h","port":1,"endpoints":["PLAINTEXT://h:99999"]}', " (an endpoint is LISTENER://host:port)"),
+    (b'{"version":4,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"]}', " (listener_security_protocol_map is a JSON object)"),
+    (b'{"version":4,"host":"h","port":1,"endpoints":[],"listener_security_protocol_map":{"A":1}}', " (A is text)"),
+    (b'{"version":4,"host":"h","port":1,"endpoints":[],"listener_security_protocol_map":{},"rack":7}', " (rack is text)"),
+    (b'{"version":5,"host":"h","port":NaN}', ""),
+    (b'{"version":1,"host":"\\ud800","port":1}', ""),
 ]
+"""Data of a znode, and what its error says after the general description."""
 
 
-@pytest.mark.parametrize("data", BAD_BROKERS)
-def test_malformed_brokers(data: bytes | None) -> None:
-    """Wrong JSON, wrong types and missing keys are errors that name the znode."""
-    with pytest.raises(CodecError, match="Znode /brokers/ids/7 cannot be read"):
+@pytest.mark.parametrize(("data", "wrong"), BAD_BROKERS)
+def test_malformed_brokers(data: bytes | None, wrong: str) -> None:
+    """Wrong JSON, wrong types and missing keys are errors that name the znode and the wrong part."""
+    with pytest.raises(CodecError, match="Znode /brokers/ids/7 cannot be read") as caught:
         znodes.decode_broker("/brokers/ids/7", data)
+    expected = "a broker registration: JSON with version, host, port and endpoints, or host:port" + wrong
+    assert caught.value.parameters == {"path": "/brokers/ids/7", "data": data, "expected": expected}
 
 
 def test_znode_whose_name_is_not_a_number() -> None:
     """The broker's id is the znode's name, which must be a number."""
-    with pytest.raises(CodecError, match="/brokers/ids/seven"):
+    with pytest.raises(CodecError, match="/brokers/ids/seven cannot be read: .* expected a broker id as the znode's name;"):
         znodes.decode_broker("/brokers/ids/seven", b"kafka1:9092")
 
 
@@ -213,7 +216,7 @@ def test_leader_of_a_partition(leader: str, expected: int) -> None:
 )
 def test_malformed_partition_states(data: bytes | None) -> None:
     """Wrong JSON, wrong types and missing keys are errors that name the znode."""
-    with pytest.raises(CodecError, match="/p/state "):
+    with pytest.raises(CodecError, match="/p/state .* expected a partition state: JSON such as {"):
         znodes.decode_partition_state("/p/state", data)
 
 
