@@ -235,11 +235,18 @@ class Evidence:
         return any(begin <= at <= end and other != member for at, other in self._holders.get(place, ()))
 
     def was_handed_over(self, place: Place, first: Delivery, second: Delivery) -> bool:
-        """Return whether a place passed from one member to the other during the first one's batch or after it."""
+        """Return whether a place passed from one member to the other during the first one's batch or after it.
+
+        Or whether it passed from the second one to the first during the second one's batch, which ended later.
+        """
         begun, slack = self._began(first), self.terms.slack_s
         owned = [(at, member) for at, member in self._owners.get(place, ()) if begun - slack <= at <= second.at + slack]
         before = any(member == first.member and at <= first.at for at, member in owned)
-        return before and any(member == second.member for _, member in owned)
+        if before and any(member == second.member for _, member in owned):
+            return True
+        given = [at for at, member in self._owners.get(place, ()) if member == second.member and at <= first.at]
+        taken = [at for at, member in self._owners.get(place, ()) if member == first.member and at <= first.at + slack]
+        return bool(given and taken) and self._began(second) - slack <= max(given) < max(taken)
 
     def _began(self, delivery: Delivery) -> float:
         """Return a batch's earliest possible start: the end of its member's last batch, or the member's start."""

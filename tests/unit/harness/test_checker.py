@@ -508,6 +508,19 @@ def test_handed_over_unfinished() -> None:
     assert "I2" in _found(History((*sent, *stayed, *reads, *done)))
 
 
+def test_handed_over_and_finished_later() -> None:
+    """A member that has lost a partition may end its batch only after the new owner has read the same records."""
+    place, records = ("t", 0), ((0, 1), ("d0", "d1"))
+    sent = [Sent(0.0, *place, offset, "k", f"d{offset}", True) for offset in range(2)]
+    begun = [Finished(at, member, 0, ()) for at, member in ((5.0, "a"), (36.0, "b"))]
+    reads = [Read(at, member, 0, 1, *place, *records) for at, member in ((40.0, "b"), (50.0, "a"))]
+    done = [Finished(read.at + 1, read.member, 1, ((*place, 0, 2),)) for read in reads]
+    moved = [Owners(at, ((*place, member),), ("a", "b")) for at, member in ((10.0, "a"), (20.0, "b"))]
+    before = [replace(sample, at=sample.at - 9) for sample in moved]
+    assert "I2" not in _found(History((*sent, *begun, *moved, *reads, *done)))
+    assert "I2" in _found(History((*sent, *before, *begun, *reads, *done)))
+
+
 def test_claim_while_another_member_reads() -> None:
     """A member may plan a partition during another claim only as long as it may not know that it has lost its own."""
     place, learned_s = ("t", 0), TERMS.session_s + TERMS.slack_s
