@@ -56,6 +56,11 @@ class Workload:
         return not self.kafka or version_tuple(self.kafka) >= (0, 11)
 
     @property
+    def has_limits(self) -> bool:
+        """Whether the engine has micro-batches that it can limit: Spark 4.2 or later."""
+        return self.kind != "batch" and (self.engine in ENGINES or version_tuple(self.engine) >= (4, 2))
+
+    @property
     def is_sink(self) -> bool:
         """Whether the records go to a sink instead of the journal."""
         return self.kind.startswith("sink")
@@ -106,7 +111,7 @@ class Workload:
             "listener.name": BROKERS_LISTENER,
             "kafkaConsumer.pollTimeoutMs": "30000",
         }
-        limit = {} if self.kind == "batch" else {"maxOffsetsPerTrigger": "2000"}
+        limit = {"maxOffsetsPerTrigger": "2000"} if self.has_limits else {}
         return {**shared, **limit, **(_kafka(member, brokers) if self.in_kafka else _zookeeper(member, zookeeper))}
 
     def sink(self, zookeeper: str, brokers: str) -> dict[str, str]:

@@ -39,6 +39,13 @@ def test_options(kind: str, transport: str, kafka: str) -> None:
     assert (parse_connection(servers).zookeeper is None) is (kafka == "4.3.1")
 
 
+@pytest.mark.parametrize(("engine", "has_limits"), [("spark", True), ("4.2.1", True), ("4.1.4", False), ("4.0.5", False)])
+def test_limits(engine: str, has_limits: bool) -> None:
+    """Spark limits micro-batches from 4.2 on, and the package refuses limits before it."""
+    options = workload("stream-kafka", engine=engine).source("a", "127.0.0.1:1/x", "127.0.0.1:2")
+    assert ("maxOffsetsPerTrigger" in options) is has_limits
+
+
 def test_short_errors() -> None:
     """A short error stays as it is, and a long error is shortened but names all of its conditions."""
     assert shortened("[NO_LEADER] text") == "[NO_LEADER] text"
