@@ -257,7 +257,7 @@ def split_ranges(
     total = sum(r.size for r in parts)
     whole = {r for r in parts if _share(r.size, total, min_partitions) == 1}
     rest_total = total - sum(r.size for r in whole)
-    rest_parts = max(min_partitions - len(whole), 1)
+    rest_parts = min_partitions - len(whole)  # at least 1, as there are fewer parts than `min_partitions`
     cuts = ([r] if r in whole else _cut(r, _share(r.size, rest_total, rest_parts)) for r in parts)
     return [part for cut in cuts for part in cut]
 

@@ -87,6 +87,13 @@ def test_registrations_that_the_jvm_refuses(data: bytes | None) -> None:
     assert str(caught.value.parameters["expected"]).startswith("a consumer's registration: JSON such as {")
 
 
+def test_registration_without_threads() -> None:
+    """The error for a topic with no thread says what is wrong."""
+    with pytest.raises(CodecError) as caught:
+        groups.decode_registration("/consumers/g/ids/c", b'{"version":1,"subscription":{"a":0},"pattern":"static"}')
+    assert str(caught.value.parameters["expected"]).endswith(" (a number of threads is 1 or more)")
+
+
 @pytest.mark.parametrize("data", [None, b"", b"\xff"])
 def test_malformed_owners(data: bytes | None) -> None:
     """An owner without a thread, or one that is not UTF-8, is an error that names the znode."""
