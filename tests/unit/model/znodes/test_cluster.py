@@ -185,8 +185,14 @@ def test_versions_of_topics() -> None:
 )
 def test_malformed_topics(data: bytes | None) -> None:
     """Wrong JSON, wrong types and missing keys are errors that name the znode."""
-    with pytest.raises(CodecError, match="/brokers/topics/t "):
+    with pytest.raises(CodecError, match=r"/brokers/topics/t .* expected a topic: JSON such as {"):
         znodes.decode_topic("/brokers/topics/t", data)
+
+
+def test_topic_of_version_0() -> None:
+    """Versions of topics begin with 1, and the error says so."""
+    with pytest.raises(CodecError, match=r" \(version is 1 or more\);"):
+        znodes.decode_topic("/brokers/topics/t", b'{"version":0,"partitions":{}}')
 
 
 STATE = '{"controller_epoch":61,"leader":%s,"version":1,"leader_epoch":5,"isr":[0,2,1]}'
