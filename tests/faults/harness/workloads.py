@@ -109,7 +109,7 @@ class Workload:
             "auto.offset.reset": "earliest",
             "transport": self.transport,
             "listener.name": BROKERS_LISTENER,
-            "kafkaConsumer.pollTimeoutMs": "30000",
+            "kafkaConsumer.pollTimeoutMs": "25000",  # so that a task fails within `Terms.settle_s` of a lost answer
         }
         limit = {"maxOffsetsPerTrigger": "2000"} if self.has_limits else {}
         return {**shared, **limit, **(_kafka(member, brokers) if self.in_kafka else _zookeeper(member, zookeeper))}
