@@ -53,6 +53,13 @@ def test_stores() -> None:
     assert StreamOffset.from_json(never.to_json()) == never != StreamOffset.from_json({"version": 1, "topics": {}})
 
 
+@pytest.mark.parametrize("found", [Range(5, 9, None, 7), Range(5, 9, None, None, 6)])
+def test_range_without_a_committed_offset(found: Range) -> None:
+    """Before the version of a znode, or an end in a group that was left, the start is written for an unknown offset."""
+    text = json.dumps(StreamOffset({A0: found}, {}).to_json())
+    assert StreamOffset.from_json(json.loads(text)).ranges == {A0: found._replace(committed=5)}
+
+
 IN_ZOOKEEPER, IN_KAFKA = Range(10, 20, 10, 7), Range(10, 20, 5)
 LEFT_ZOOKEEPER, LEFT_KAFKA = LeftOffset("zookeeper", 10, 7, (20,)), LeftOffset("kafka", 5, None, (10, 20))
 HAS_LEFT_KAFKA = IN_ZOOKEEPER._replace(elsewhere=(LEFT_KAFKA,))
