@@ -94,7 +94,7 @@ def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str,
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     folder = cache_folder() / "classes" / f"{source.stem}-{kafka_version}-{digest}"
     try:
-        classes = _made(folder, lambda into, lock: _compile(java, jars, source, into))
+        classes = made_once(folder, lambda into, lock: _compile(java, jars, source, into))
     except OSError:  # the cache is read-only; Java compiles the source at each start
         return jars, str(source)
     return f"{classes}:{jars}", source.stem
@@ -204,10 +204,10 @@ def _fetched(requested: list[str], transitive: bool) -> Path:
     digest = hashlib.sha256(repr((requested, transitive)).encode()).hexdigest()[:12]
     names = "+".join("-".join(c.split(":")[1:]) for c in requested)
     folder = cache_folder() / "jars" / f"{names[:80]}-{digest}"
-    return _made(folder, lambda into, lock: _run_ivy(requested, transitive, into, lock))
+    return made_once(folder, lambda into, lock: _run_ivy(requested, transitive, into, lock))
 
 
-def _made(folder: Path, fill: Callable[[Path, int], None]) -> Path:
+def made_once(folder: Path, fill: Callable[[Path, int], None]) -> Path:
     """Return a folder of the cache. `fill` fills it once. Its second argument is the descriptor that holds the lock."""
     if folder.is_dir():
         return folder

@@ -29,11 +29,7 @@ from pyspark_zkafka.testing.jars import fetch_archive, find_java
 from tests.support.documentation import ROOT
 from tests.support.packages import package_folder
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.xdist_group("avro-suites"),
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("avro-suites"), pytest.mark.filterwarnings("ignore")]
 
 JAVA_AVRO = "org.apache.avro:avro:1.12.0"  # the last version with a jar of its tests
 PYTHON_AVRO = "1.12.1"

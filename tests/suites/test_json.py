@@ -35,7 +35,7 @@ def decoded(kind: str, documents: dict[str, bytes]) -> tuple[dict[str, Any], dic
 
 
 def form(document: bytes) -> str:
-    """Return the first character, which tells an object from an array."""
+    """Return the first character: a brace for an object, a bracket for an array."""
     return document.decode("utf-8", "replace").strip()[:1]
 
 

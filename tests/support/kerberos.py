@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark_zkafka.testing.jars import _made, cache_folder
+from pyspark_zkafka.testing.jars import cache_folder, made_once
 from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses
 from tests.support.eventually import eventually
 
@@ -69,7 +69,7 @@ class Kdc:
     def __init__(self, *principals: str) -> None:
         self._principals = principals
         digest = hashlib.sha256(_BUILD.read_bytes()).hexdigest()[:12]
-        self._client = _made(cache_folder() / "kerberos" / f"{sysconfig.get_config_var('SOABI')}-{digest}", _build)
+        self._client = made_once(cache_folder() / "kerberos" / f"{sysconfig.get_config_var('SOABI')}-{digest}", _build)
         self._lib = Path("usr", "lib", sysconfig.get_config_var("MULTIARCH") or ".")
         self._processes = ServerProcesses()
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark_zkafka.testing.jars import _made, cache_folder
+from pyspark_zkafka.testing.jars import cache_folder, made_once
 
 __all__ = ["package_folder", "source_folder"]
 
@@ -32,7 +32,7 @@ def source_folder(name: str, version: str) -> Path:
 
 
 def _fetched(name: str, fetch: Callable[[Path], None]) -> Path:
-    return _made(cache_folder() / "packages" / name, lambda into, lock: fetch(into))
+    return made_once(cache_folder() / "packages" / name, lambda into, lock: fetch(into))
 
 
 def _pip(command: str, *arguments: str) -> None:

@@ -7,7 +7,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from pyspark_zkafka.testing.jars import _made, cache_folder
+from pyspark_zkafka.testing.jars import cache_folder, made_once
 from tests.support.packages import package_folder, source_folder
 
 __all__ = ["conformance_runner", "json_suite"]
@@ -31,7 +31,7 @@ _VERNEED, _WEAK = 0x6FFFFFFE, 2
 def conformance_runner() -> tuple[Path, Path, Path]:
     """Return Protobuf's conformance runner, the library to preload for it, and the folder of its .proto files."""
     package = package_folder(*_CONFORMANCE) / "protoc"
-    folder = _made(cache_folder() / "suites" / "-".join(_CONFORMANCE), lambda into, lock: _make_runner(package, into))
+    folder = made_once(cache_folder() / "suites" / "-".join(_CONFORMANCE), lambda into, lock: _make_runner(package, into))
     return folder / "runner", folder / "shim.so", package / "include"
 
 

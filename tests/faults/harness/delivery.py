@@ -69,7 +69,9 @@ def _is_explained(evidence: Evidence, place: Place, first: Delivery, second: Del
         return is_handed_over or evidence.is_disturbed(first.at, second.at)
     if first.member == second.member and evidence.terms.checkpoint:
         return evidence.passed_through(place, first.member, first.at, second.at)
-    if first.member != second.member and evidence.was_handed_over(place, first, second):
+    if first.member != second.member and any(
+        evidence.was_handed_over(place, giver, taker) for giver, taker in ((first, second), (second, first))
+    ):
         return True
     return evidence.is_disturbed(first.at, second.at)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from math import inf
 
 from tests.faults.harness.history import (
     Fault,
@@ -234,19 +235,12 @@ class Evidence:
         """Return whether another member owned or read a place between two times."""
         return any(begin <= at <= end and other != member for at, other in self._holders.get(place, ()))
 
-    def was_handed_over(self, place: Place, first: Delivery, second: Delivery) -> bool:
-        """Return whether a place passed from one member to the other during the first one's batch or after it.
-
-        Or whether it passed from the second one to the first during the second one's batch, which ended later.
-        """
-        begun, slack = self._began(first), self.terms.slack_s
-        owned = [(at, member) for at, member in self._owners.get(place, ()) if begun - slack <= at <= second.at + slack]
-        before = any(member == first.member and at <= first.at for at, member in owned)
-        if before and any(member == second.member for _, member in owned):
-            return True
-        given = [at for at, member in self._owners.get(place, ()) if member == second.member and at <= first.at]
-        taken = [at for at, member in self._owners.get(place, ()) if member == first.member and at <= first.at + slack]
-        return bool(given and taken) and self._began(second) - slack <= max(given) < max(taken)
+    def was_handed_over(self, place: Place, giver: Delivery, taker: Delivery) -> bool:
+        """Return whether a place passed between members after the giver's batch began, and before the taker's delivery."""
+        begun, slack = self._began(giver), self.terms.slack_s
+        owned = [(at, member) for at, member in self._owners.get(place, ()) if begun - slack <= at <= taker.at + slack]
+        given = min((at for at, member in owned if member == giver.member and at <= giver.at), default=inf)
+        return any(member == taker.member and at > given for at, member in owned)
 
     def _began(self, delivery: Delivery) -> float:
         """Return a batch's earliest possible start: the end of its member's last batch, or the member's start."""

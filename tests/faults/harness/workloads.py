@@ -57,7 +57,7 @@ class Workload:
 
     @property
     def has_limits(self) -> bool:
-        """Whether the engine has micro-batches that it can limit: Spark 4.2 or later."""
+        """Whether micro-batches can be limited: Spark does it from 4.2 on."""
         return self.kind != "batch" and (self.engine in ENGINES or version_tuple(self.engine) >= (4, 2))
 
     @property

@@ -391,7 +391,7 @@ def test_fixed_order() -> None:
         pytest.param(10, None, [4, 3, 2, 1, 5], [[4, 3, 2, 1], [5]], id="until there are enough"),
         pytest.param(10, None, [4, 9, 20, 1], [[4, 9], [20], [1]], id="beyond what is enough"),
         pytest.param(10, 8, [4, 4, 4, 5, 3], [[4, 4], [4], [5, 3]], id="up to the maximum"),
-        pytest.param(10, 8, [1, 9, 1], [[1], [9], [1]], id="one that exceeds the maximum"),
+        pytest.param(10, 8, [1, 9, 1], [[1], [9], [1]], id="larger than the maximum"),
         pytest.param(10, None, [], [], id="none"),
     ],
 )

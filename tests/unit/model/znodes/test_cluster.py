@@ -107,7 +107,10 @@ BAD_BROKERS = [
     (b'{"version":2,"host":"h","port":1,"endpoints":["h:1"]}', " (an endpoint is LISTENER://host:port)"),
     (b'{"version":2,"host":"h","port":1,"endpoints":["PLAINTEXT://::1:1"]}', " (an endpoint is LISTENER://host:port)"),
     (b'{"version":2,"host":"h","port":1,"endpoints":["PLAINTEXT://h:99999"]}', " (an endpoint is LISTENER://host:port)"),
-    (b'{"version":4,"host":"h","port":1,"endpoints":[]}', " (listener_security_protocol_map is a JSON object)"),
+    (
+        b'{"version":4,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"]}',
+        " (listener_security_protocol_map is a JSON object)",
+    ),
     (b'{"version":4,"host":"h","port":1,"endpoints":[],"listener_security_protocol_map":{"A":1}}', " (A is text)"),
     (b'{"version":4,"host":"h","port":1,"endpoints":[],"listener_security_protocol_map":{},"rack":7}', " (rack is text)"),
     (b'{"version":5,"host":"h","port":NaN}', ""),

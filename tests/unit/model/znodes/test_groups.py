@@ -88,7 +88,7 @@ def test_registrations_that_the_jvm_refuses(data: bytes | None) -> None:
 
 
 def test_registration_without_threads() -> None:
-    """The error for a topic with no thread says what is wrong."""
+    """A topic without threads is refused, and the error says why."""
     with pytest.raises(CodecError) as caught:
         groups.decode_registration("/consumers/g/ids/c", b'{"version":1,"subscription":{"a":0},"pattern":"static"}')
     assert str(caught.value.parameters["expected"]).endswith(" (a number of threads is 1 or more)")
